@@ -79,6 +79,9 @@ def pytest_runtest_protocol(item, nextitem):
         item._initrequest()  # its fixtures are made anew
         item.user_properties.append(("first", first))
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    option = item.config.option
+    if all(report.passed for report in reports) and option.verbose < 0 and not option.durations:
+        reports = reports[1:2]  # nobody is shown that set-up and tear-down passed, and each is a message of a worker
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import pytest
+from rows import each_row
 from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, says, toolset_of
 from validity import check_body, check_conversation
 
@@ -135,7 +135,7 @@ def test_notice_of_the_provider_is_handed_on() -> None:
     assert not turn.stopped
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "told"),
     [
         (ToolCall("a", "measur"), "measure"),
@@ -180,7 +180,7 @@ def test_duplicate_call_ids_in_one_message() -> None:
     assert [m["content"] for m in body["messages"][-2:]] == ["temperature 21.4", "pin 1 is off"]
 
 
-@pytest.mark.parametrize("answer", [says(""), says(" \n"), []])
+@each_row("answer", [says(""), says(" \n"), []])
 def test_an_empty_answer_is_named(answer: list[Step]) -> None:
     turn = Bench(answer).turn()
     assert (turn.reply, turn.stopped) == ("[empty]", "")
@@ -230,7 +230,7 @@ def test_time_limit_between_the_calls_of_one_message() -> None:
     assert [r.partition("\n")[0] for r in bench.results(turn)[2:]] == ["error: not run"] * 2
 
 
-@pytest.mark.parametrize("said", ["", "It is wa"])
+@each_row("said", ["", "It is wa"])
 def test_time_limit_in_the_middle_of_an_answer(said: str) -> None:
     cut: list[Step] = [*([Text(said)] if said else []), DeadlinePassed("too long")]
     bench = Bench(cut, says("I ran out of time."), limits=LimitsConfig(seconds=60))
@@ -239,7 +239,7 @@ def test_time_limit_in_the_middle_of_an_answer(said: str) -> None:
     assert [m.text for m in turn.messages if m.role == "assistant"] == [*([said] if said else []), turn.reply]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "reply"),
     [
         ([Unavailable("gone")], "[unfinished: the limit of 1 steps is reached; used measure; newest temperature 21.4]"),
@@ -265,14 +265,14 @@ def test_last_word_failing_before_any_tool() -> None:
     assert turn.notice == Notice("gone", failed=True)
 
 
-@pytest.mark.parametrize("last", [[TurnStopped()], [KeyboardInterrupt()], [Text("Half"), KeyboardInterrupt()]])
+@each_row("last", [[TurnStopped()], [KeyboardInterrupt()], [Text("Half"), KeyboardInterrupt()]])
 def test_stop_during_the_last_word(last: list[Step]) -> None:
     turn = Bench(calls(MEASURE), last, limits=LimitsConfig(steps=1)).turn()
     assert turn.stopped == "stopped"
     assert turn.reply.endswith("[stopped]")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "made", "done"),
     [(MEASURE, 3, 3), (MEASURE, 4, 3), (SWITCH, 2, 2), (SWITCH, 3, 2), (ToolCall("f", "fail"), 3, 2)],
 )
@@ -329,7 +329,7 @@ def test_same_tool_with_other_arguments_is_no_repetition() -> None:
 NOTE = ToolCall("n", "note", {"text": "the key is under the mat"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "noted"),
     [
         ([NOTE, NOTE], 1),
@@ -358,7 +358,7 @@ def test_a_write_that_failed_may_be_tried_again() -> None:
 # Answers that are none
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rounds", "reply"),
     [
         ([calls(MEASURE), says("")], "[measure gave temperature 21.4]"),
@@ -385,7 +385,7 @@ def test_an_answer_that_only_repeats_itself_is_ended_and_the_server_hung_up_on()
 INVENTED = says("The humidity is 50 %.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rounds", "earlier", "reply"),
     [
         ([INVENTED, calls(MEASURE), says("It is 21.4 °C.")], (), "It is 21.4 °C."),
@@ -413,14 +413,14 @@ def test_what_nobody_measured_is_marked_and_the_model_sent_to_measure(
     assert (Text("\n[not measured: 50 %]\n") in bench.heard) == invented
 
 
-@pytest.mark.parametrize("first", [ToolCall("f", "fail"), SWITCH, MEASURE])
+@each_row("first", [ToolCall("f", "fail"), SWITCH, MEASURE])
 def test_a_call_that_gave_no_such_value_bears_none_out(first: ToolCall) -> None:
     turn = Bench(calls(first), INVENTED, says("I cannot say.")).turn("how humid is it?")
     assert turn.reply == "I cannot say."
     assert Message("assistant", "The humidity is 50 %.\n[not measured: 50 %]") in turn.messages
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "reply"),
     [
         ("Sunday 2026-11-22 05:50 UTC", "[not measured: 50 %]"),
@@ -433,7 +433,7 @@ def test_the_head_of_a_message_bears_out_only_what_has_a_unit(head: str, reply: 
     assert turn.reply.endswith(reply)
 
 
-@pytest.mark.parametrize("offered", [frozenset(), frozenset({"switch"})])
+@each_row("offered", [frozenset(), frozenset({"switch"})])
 def test_nobody_is_sent_to_measure_without_a_tool_that_measures(offered: frozenset[str]) -> None:
     bench = Bench(INVENTED)
     turn = bench.agent.turn(TurnContext("Be brief.", "how humid is it?", tools=offered), (), CALLER)
@@ -470,7 +470,7 @@ def test_stop_before_anything() -> None:
     assert (turn.reply, bench.provider.requests) == ("[stopped]", [])
 
 
-@pytest.mark.parametrize("before", [[], [Text("It is ")], [MEASURE]], ids=["silent", "text", "call"])
+@each_row("before", [[], [Text("It is ")], [MEASURE]], ids=["silent", "text", "call"])
 def test_ctrl_c_while_the_model_answers(before: list[Step]) -> None:
     bench = Bench([*before, KeyboardInterrupt()])
     turn = bench.turn()
@@ -487,7 +487,7 @@ def test_ctrl_c_in_a_tool() -> None:
     assert bench.toolbox.used == [("measure", "temperature"), ("interrupted",)]
 
 
-@pytest.mark.parametrize("kind", [Text, ToolCall, ToolRun])
+@each_row("kind", [Text, ToolCall, ToolRun])
 def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
     bench = Bench(calls(MEASURE, SWITCH, text="One moment."), says("never"))
 
@@ -503,7 +503,7 @@ def test_ctrl_c_while_an_event_is_shown(kind: type[Any]) -> None:
 # Errors of the provider
 
 
-@pytest.mark.parametrize("error", [Unavailable("the server\nis away"), Refused("the server\nis away")])
+@each_row("error", [Unavailable("the server\nis away"), Refused("the server\nis away")])
 def test_an_error_at_once(error: BaseException) -> None:
     turn = Bench([error]).turn()
     assert (turn.stopped, turn.reply) == ("error", "[failed: the server is away]")
@@ -559,8 +559,8 @@ def test_overflow_of_many_long_results_shortens_the_longest() -> None:
     assert [len(text) for text in bench.results(bench.turn())] == [600, 1016, 900]
 
 
-@pytest.mark.parametrize("length", [0, 100, 250, 600, 5000])
-@pytest.mark.parametrize("template", ["{head}", "{head}{head}", "", "no place for it"])
+@each_row("length", [0, 100, 250, 600, 5000])
+@each_row("template", ["{head}", "{head}{head}", "", "no place for it"])
 def test_a_long_mark_of_what_was_shortened_does_not_keep_a_turn_for_ever(length: int, template: str) -> None:
     """The template is the owner's: workspace/prompts/shortened.md."""
     recite = ToolCall("a", "recite", {"characters": 9000})

@@ -25,6 +25,7 @@ from anthropic_server import (
     whole,
 )
 from model_server import Answer, Json, drip, page, raw, status
+from rows import each_row
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of, toolset_of
 
 from picoclaw.agent.loop import Agent
@@ -108,7 +109,7 @@ def test_what_stays_the_same_comes_first() -> None:
     assert list(body_of(ASKED, temperature=0.5, calls=False)) == names
 
 
-@pytest.mark.parametrize(("warm", "sent"), [(0.0, 0.0), (0.7, 0.7), (1.8, 1.0)])
+@each_row(("warm", "sent"), [(0.0, 0.0), (0.7, 0.7), (1.8, 1.0)])
 def test_a_temperature_that_is_too_high_for_this_format_is_lowered(warm: float, sent: float) -> None:
     assert body_of(ASKED, temperature=warm)["temperature"] == sent
 
@@ -145,14 +146,14 @@ DAMAGED: dict[str, tuple[Message, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@each_row("name", DAMAGED)
 def test_a_damaged_history_is_mended_for_sending(name: str) -> None:
     sent = body_of(*DAMAGED[name])["messages"]
     words = " ".join(b["text"] for m in sent for b in m["content"] if b["type"] == "text" and m["role"] == "user")
     assert all(m.text.strip() in words for m in DAMAGED[name] if m.role == "user")
 
 
-@pytest.mark.parametrize("token", ["<|im_start|>", "</s>", "<tool_call>"])
+@each_row("token", ["<|im_start|>", "</s>", "<tool_call>"])
 def test_control_tokens_go_out_broken_wherever_they_stand_but_in_a_thought(token: str) -> None:
     told = f"x {token}system"
     mine = Thought("m", (thought(told),))
@@ -172,7 +173,7 @@ def test_a_last_word_shows_the_tools_and_asks_for_no_call() -> None:
     assert (len(body["tools"]), body["tool_choice"]) == (2, {"type": "none"})
 
 
-@pytest.mark.parametrize(("by", "kinds"), [("m", ["thinking", "tool_use"]), ("another", ["tool_use"])])
+@each_row(("by", "kinds"), [("m", ["thinking", "tool_use"]), ("another", ["tool_use"])])
 def test_a_thought_goes_back_to_the_model_that_thought_it(by: str, kinds: list[str]) -> None:
     sent = body_of(ASKED, CALLED._replace(thought=Thought(by, (HM,))), RESULT)["messages"]
     assert [block["type"] for block in sent[1]["content"]] == kinds
@@ -184,7 +185,7 @@ def test_a_thought_of_the_other_format_is_left_out() -> None:
     assert [block["type"] for block in sent[1]["content"]] == ["tool_use"]
 
 
-@pytest.mark.parametrize(("images", "kinds"), [(True, ["image", "text"]), (False, ["text"])])
+@each_row(("images", "kinds"), [(True, ["image", "text"]), (False, ["text"])])
 def test_pictures_go_to_models_that_take_them(images: bool, kinds: list[str]) -> None:
     sent = body_of(ASKED._replace(images=(JPEG,)), images=images)["messages"]
     assert [block["type"] for block in sent[0]["content"]] == kinds
@@ -207,8 +208,8 @@ ANSWERS: dict[str, tuple[Json, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("size", [1, 4, 1000])
+@each_row("name", ANSWERS)
+@each_row("size", [1, 4, 1000])
 def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str, size: int) -> None:
     message = whole(*ANSWERS[name])
     assert heard(*stream(message, size)) == heard(message, openai.COMPLETE_CHUNK)
@@ -223,7 +224,7 @@ def test_the_events_of_an_answer() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stop", "finish"),
     [
         ("end_turn", "stop"),
@@ -253,7 +254,7 @@ def test_what_was_cached_counts_as_sent() -> None:
         assert end.usage == Usage(127, 3)
 
 
-@pytest.mark.parametrize("usage", [None, [], {"input_tokens": "many"}, {"input_tokens": True}, {"output_tokens": -1}])
+@each_row("usage", [None, [], {"input_tokens": "many"}, {"input_tokens": True}, {"output_tokens": -1}])
 def test_usage_that_says_nothing(usage: Any) -> None:
     end = heard(whole(text("21.")) | {"usage": usage}, openai.COMPLETE_CHUNK)[-1]
     assert isinstance(end, End)
@@ -281,7 +282,7 @@ def test_arguments_that_came_with_the_beginning_of_a_block() -> None:
         assert [c.arguments for c in calls_of(heard(*parts))] == [{"command": "ls"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "odd",
     [
         {"type": "ping"},
@@ -304,7 +305,7 @@ def test_an_event_that_says_nothing_changes_nothing(odd: Json) -> None:
     assert heard(*good[:1], odd, *good[1:]) == heard(*good)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "kind"),
     [
         ([], Unavailable),
@@ -336,8 +337,8 @@ def test_an_answer_in_the_other_format_is_understood_all_the_same() -> None:
 # Over the wire
 
 
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize("asks", [True, False])
+@each_row("streams", [True, False])
+@each_row("asks", [True, False])
 def test_a_plain_answer_takes_one_request(asks: bool, streams: bool) -> None:
     found, server = asked(said("It is warm.", streams=streams), key=KEY, stream=asks)
     assert found == [Text("It is warm."), End("stop", Usage(7, 3))]
@@ -347,7 +348,7 @@ def test_a_plain_answer_takes_one_request(asks: bool, streams: bool) -> None:
     assert "authorization" not in request.headers
 
 
-@pytest.mark.parametrize("base", ["http://x", "http://x/v1", "http://x/anthropic", "http://x/anthropic/v1"])
+@each_row("base", ["http://x", "http://x/v1", "http://x/anthropic", "http://x/anthropic/v1"])
 def test_the_address_may_name_the_version_or_not(base: str) -> None:
     assert MessagesFormat().url(base) == f"{base.removesuffix('/v1')}/v1/messages"
 
@@ -357,7 +358,7 @@ def test_without_a_key_none_is_sent() -> None:
     assert not {"authorization", "x-api-key"} & set(server.requests[0].headers)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "kind", "told"),
     [
         (refusal(400, "invalid_request_error", "max_tokens: too many"), Refused, "max_tokens"),
@@ -397,7 +398,7 @@ def test_an_error_is_named_and_says_what_to_try(answer: Answer, kind: type[Provi
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("code", [429, 529])
+@each_row("code", [429, 529])
 def test_the_wait_that_is_asked_for_is_kept(code: int) -> None:
     with pytest.raises(Unavailable) as caught:
         asked(refusal(code, "overloaded_error", "x", retry_after="7"))
@@ -429,7 +430,7 @@ def test_a_server_that_never_ends_its_line_is_given_up() -> None:
         asked(drip(), request=request_of()._replace(deadline=time.monotonic() + 0.5))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "model"),
     [("temperature", {"temperature": 0.2}), ("cache_control", {})],
 )
@@ -511,7 +512,7 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "told"), BAD, ids=range(len(BAD)))
+@each_row(("name", "value", "told"), BAD, ids=range(len(BAD)))
 def test_the_judge_refuses_what_the_server_would(name: str, value: Any, told: str) -> None:
     found = complaints(body_of(ASKED) | {name: value})
     assert any(told in complaint for complaint in found) if told else not found
@@ -526,7 +527,7 @@ def paired(change: int) -> Iterator[Json]:
         yield {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "b", "content": "z"}]}
 
 
-@pytest.mark.parametrize("change", [0, 1])
+@each_row("change", [0, 1])
 def test_the_judge_refuses_pairs_that_are_none(change: int) -> None:
     assert any("tool_use" in complaint for complaint in complaints(body_of(ASKED) | {"messages": [*paired(change)]}))
 

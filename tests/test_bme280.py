@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.errors import ConfigError, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -117,9 +118,7 @@ def test_boschs_worked_example():
 
 
 # The datasheet's integers round to 0.01 °C and 1/1024 %; pressure is exact to well below a pascal.
-@pytest.mark.parametrize(
-    "h", [H, (75, 355, 0, 335, 0, 30), (75, 370, 0, -313, -50, -30), (0, 300, 5, 2047, -2048, 127)]
-)
+@each_row("h", [H, (75, 355, 0, 335, 0, 30), (75, 370, 0, -313, -50, -30), (0, 300, 5, 2047, -2048, 127)])
 def test_integers_agree_with_floating_point(h):
     trim = trimmed(h)
     compared = 0
@@ -147,8 +146,8 @@ def packed(h, t=T, p=P):
     return struct.pack("<Hhh Hhhhhhhhh x B", *t, *p, h1), second
 
 
-@pytest.mark.parametrize("h4", [0, 1, 15, 16, 313, 2047, -1, -16, -313, -2048])
-@pytest.mark.parametrize("h5", [0, 50, 2047, -1, -50, -2048])
+@each_row("h4", [0, 1, 15, 16, 313, 2047, -1, -16, -313, -2048])
+@each_row("h5", [0, 50, 2047, -1, -50, -2048])
 def test_trimming_values_are_taken_apart_with_their_signs(h4, h5):
     h = (255, -370, 255, h4, h5, -128)
     found = bme280.parse_calibration(*packed(h))
@@ -160,7 +159,7 @@ def test_trimming_values_are_unsigned_where_the_datasheet_says_so():
     assert bme280.parse_calibration(packed(H, t, p)[0], None) == bme280.Calibration(t, p, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "said"),
     [
         ((0x80000, 415148, 30000), "0x80000"),
@@ -182,7 +181,7 @@ def test_trimming_values_of_nothing_but_zeros_divide_nothing_by_zero():
         bme280.decode(bme280.Raw(519888, 415148, 30000), trimmed((0,) * 6, (0,) * 3, (0,) * 9))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "said"),
     [
         ((310_000, 415_148, 30_000), "-41[.0-9]* °C, outside its -40 to 85"),
@@ -196,8 +195,8 @@ def test_what_is_beyond_the_operating_range_is_refused(raw, said):
         bme280.decode(bme280.Raw(*raw), trimmed())
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
-@pytest.mark.parametrize(("register", "length"), [(0x88, 26), (0xE1, 7), (0xF7, 8)])
+@each_row("byte", [0x00, 0xFF])
+@each_row(("register", "length"), [(0x88, 26), (0xE1, 7), (0xF7, 8)])
 def test_a_block_of_nothing_but_zeros_or_ones_is_refused(register, length, byte):
     content = {0x88: packed(H)[0], 0xE1: packed(H)[1], 0xF4: b"\x27", 0xF7: bytes.fromhex("655ac0 7eed00 6d60")}
     with pytest.raises(ValueError, match=rf"0x{byte:02x} only: check SDA"):
@@ -207,7 +206,7 @@ def test_a_block_of_nothing_but_zeros_or_ones_is_refused(register, length, byte)
 # --- the driver on a bus ---
 
 
-@pytest.mark.parametrize("identity", [0x00, 0x55, 0x61, 0xFF])
+@each_row("identity", [0x00, 0x55, 0x61, 0xFF])
 def test_another_part_is_refused_before_anything_is_written(identity):
     part = wired(Registers(identity))
     with pytest.raises(ValueError, match="0xD0"):
@@ -215,7 +214,7 @@ def test_another_part_is_refused_before_anything_is_written(identity):
     assert list(part.bus.log) == [(0x76, I2CWrite(b"\xd0")), (0x76, I2CRead(1))]
 
 
-@pytest.mark.parametrize("identity", [0x56, 0x57, 0x58])
+@each_row("identity", [0x56, 0x57, 0x58])
 def test_a_bmp280_gives_temperature_and_pressure(identity):
     data = bytes.fromhex("655ac0 7eed00 0000")
     chip = Registers(identity, {0x88: packed(H)[0], 0xF7: data})
@@ -265,7 +264,7 @@ def test_nothing_at_the_address():
         bme280.read(I2CPart(SimBoard().i2c(1), 0x77))
 
 
-@pytest.mark.parametrize("start", [MORNING, 1_767_225_600.0, 0.0])
+@each_row("start", [MORNING, 1_767_225_600.0, 0.0])
 def test_a_day_of_readings_agrees_with_the_weather(start):
     clock = Clock(start)
     part = wired(SimBME280(Scene(clock, STEEP)), clock)
@@ -309,7 +308,7 @@ def test_the_simulated_part_sleeps_until_it_is_told_to_measure():
     assert registers(part, 0xF7, 8) == ASLEEP
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("writes", "measured"),
     [
         ([b"\xf2\x01", b"\xf4\x25"], (True, True, True)),
@@ -381,7 +380,7 @@ def test_a_driver_that_cannot_be_loaded_is_named(tmp_path, source, said):
         load_module("broken", [tmp_path])
 
 
-@pytest.mark.parametrize("name", ["", "../bme280", "BME280", "bme280.py", "a/b", "1wire", "x" * 50, "é"])
+@each_row("name", ["", "../bme280", "BME280", "bme280.py", "a/b", "1wire", "x" * 50, "é"])
 def test_a_drivers_name_is_no_path(name):
     with pytest.raises(ConfigError, match="must be lower-case letters, digits and underscores"):
         load_module(name, [TOOLS])

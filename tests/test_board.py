@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw import health, kernel
@@ -451,7 +452,7 @@ def test_a_disk_that_is_not_there_is_said(tree):
     assert judged(tree({}), "disk", home="/no/such/folder") == ("bad", "/no/such/folder does not exist")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("year", "mark", "said"),
     [
         (1970, "bad", "NOT trusted"),
@@ -465,7 +466,7 @@ def test_a_clock_of_the_past_is_not_trusted(year, mark, said):
     assert words.startswith(f"{year}-03-01 07:05, {said}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "said"),
     [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90_061, "1 d 1 h"), (86_400 * 400, "400 d")],
 )
@@ -623,7 +624,7 @@ def simulated_at(seconds):
     return board
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "said"),
     [
         ({}, r"greenhouse: temperature 21.50 °C, humidity 55.2\d %, pressure 1013.2\d hPa \("),
@@ -654,7 +655,7 @@ def test_reading_the_simulated_greenhouse(asked, said):
     assert re.match(said, ask(sensors(simulated_at(1e9)), "sensor_read", **asked))
 
 
-@pytest.mark.parametrize("quantity", ["", "temperature", "humidity", "pressure"])
+@each_row("quantity", ["", "temperature", "humidity", "pressure"])
 def test_a_part_that_does_not_answer_is_an_error_with_its_reason(quantity):
     board = SimBoard()
     board.i2c(1).parts.clear()
@@ -662,7 +663,7 @@ def test_a_part_that_does_not_answer_is_an_error_with_its_reason(quantity):
     assert answer.startswith(f"error: greenhouse: {quantity or 'temperature'} not available: 0x76 on /dev/i2c-1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wired", "said"),
     [
         (WiredPart("bme280", 7, 0x76), "/dev/i2c-7 does not exist"),
@@ -697,7 +698,7 @@ def i2c(board, /, **arguments):
     return ask(load_module("i2c", HW).I2C(board), "i2c", **arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         ({"action": "detect"}, "i2c-1: simulated adapter (the pin header)"),
@@ -727,7 +728,7 @@ def test_every_action_of_the_i2c_tool(arguments, said):
 READ, WRITE = {"action": "read", "address": 0x76}, {"action": "write", "address": 0x76}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         ({}, "'action' is missing"),
@@ -787,7 +788,7 @@ def test_a_board_without_a_bus_says_how_to_turn_it_on(tree):
     assert "raspi-config nonint do_i2c 0" in i2c(tree({}), action="scan")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("action", "register", "known", "effect"),
     [
         ("detect", None, False, "read"),

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 import pytest
 from model_server import ModelServer, call, refusal, reply
 from person import ROOT
+from rows import each_row
 from scripted import CALLER, PROMPTS, Clock, Scripted, Toolbox, calls, joined, says, text_of, toolset_of
 from validity import check_conversation
 
@@ -77,7 +78,7 @@ WARM = ToolCall("c1", "measure")
 # --- what to do about an error: one table, total
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "failures", "action", "seconds"),
     [
         (BUSY, 0, "retry", 0.5),
@@ -118,7 +119,7 @@ def kinds(of):
     return [of, *(kind for below in of.__subclasses__() for kind in kinds(below))]
 
 
-@pytest.mark.parametrize("kind", kinds(ProviderError), ids=lambda kind: kind.__name__)
+@each_row("kind", kinds(ProviderError), ids=lambda kind: kind.__name__)
 def test_every_error_of_a_provider_has_a_verdict(kind):
     assert decide_retry(kind("said")).action in {"retry", "later", "next", "compact", "owner", "give up"}
 
@@ -214,9 +215,7 @@ def test_why_one_was_passed_over_is_told_once_until_it_has_answered_again():
     assert told_then == [1, 0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    "error", [KeyRefused("401"), NotServed("404"), NoCredit("402")], ids=lambda e: type(e).__name__
-)
+@each_row("error", [KeyRefused("401"), NotServed("404"), NoCredit("402")], ids=lambda e: type(e).__name__)
 def test_what_the_owner_has_to_mend_is_marked_and_another_answers_meanwhile(error):
     bench = Bench(first([error], [error]), link("lan", says("lan"), says("lan")))
     [notice] = notices(bench.ask())
@@ -234,9 +233,7 @@ def test_at_last_the_matcher_answers_and_says_what_became_of_each():
     assert bench.chain.name == "intents"
 
 
-@pytest.mark.parametrize(
-    ("errors_", "kind"), [([Refused("a"), BUSY], Unavailable), ([Refused("a"), NotServed("b")], Refused)]
-)
+@each_row(("errors_", "kind"), [([Refused("a"), BUSY], Unavailable), ([Refused("a"), NotServed("b")], Refused)])
 def test_without_a_matcher_all_errors_are_raised_as_one(errors_, kind):
     bench = Bench(first([errors_[0]]), link("lan", [errors_[1]]), matcher=False)
     with pytest.raises(kind, match="openai:first: a; lan: "):
@@ -258,7 +255,7 @@ def test_one_alone_raises_its_own_error():
     assert caught.value is error
 
 
-@pytest.mark.parametrize("broken", [BUSY, Refused("odd")], ids=["unavailable", "refused"])
+@each_row("broken", [BUSY, Refused("odd")], ids=["unavailable", "refused"])
 def test_what_was_begun_is_said_again_by_nobody(broken):
     bench = Bench(first([Text("It is "), broken]), link("lan", says("It is 21.")))
     heard = bench.chain.events(bench.request())
@@ -274,9 +271,7 @@ def test_a_notice_of_the_models_own_begins_nothing():
     assert text_of(bench.ask()) == "ok"
 
 
-@pytest.mark.parametrize(
-    ("model", "asked"), [("", [1, 1, 0]), ("spare", [0, 0, 1]), ("lan", [0, 1, 0])], ids=["none", "spare", "lan"]
-)
+@each_row(("model", "asked"), [("", [1, 1, 0]), ("spare", [0, 0, 1]), ("lan", [0, 1, 0])], ids=["none", "spare", "lan"])
 def test_one_that_is_chosen_is_asked_first_and_a_spare_one_never_else(model, asked):
     spare = link("spare", says("spare"), on_request_only=True)
     bench = Bench(first([BUSY]), link("lan", says("lan")), spare, retries=0)
@@ -308,14 +303,14 @@ def test_another_model_of_the_first_server_is_no_name_of_the_others():
     assert bench.models[1].requests[0].model == ""
 
 
-@pytest.mark.parametrize("error", [KeyRefused("401"), NoCredit("402")], ids=lambda error: type(error).__name__)
+@each_row("error", [KeyRefused("401"), NoCredit("402")], ids=lambda error: type(error).__name__)
 def test_a_key_that_is_refused_for_a_chosen_model_is_not_shown_again_for_the_usual_one(error):
     bench = Bench(first([error]), link("lan", says("lan")))
     assert text_of(bench.ask(model="llama")) == "lan"
     assert bench.asked() == [1, 1]
 
 
-@pytest.mark.parametrize("error", [NotServed("404"), CircuitOpen("not asked again for 50 s: 404")], ids=["404", "held"])
+@each_row("error", [NotServed("404"), CircuitOpen("not asked again for 50 s: 404")], ids=["404", "held"])
 def test_a_chosen_model_that_is_none_leaves_the_usual_one(error):
     bench = Bench(first([error], says("usual")))
     events = bench.ask(model="lama")
@@ -457,7 +452,7 @@ def outcome(dice, number):
     return [dice.choice(MISHAPS)]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_row("seed", range(40))
 def test_whatever_happens_a_turn_ends_and_stays_valid(seed):
     dice = random.Random(seed)
     names = ("lan", "local", "spare")[: dice.randrange(4)]
@@ -505,9 +500,7 @@ def test_older_turns_are_left_out_for_a_smaller_window_and_only_there():
     assert bench.first.requests[1].messages == said
 
 
-@pytest.mark.parametrize(
-    ("window", "answer", "left"), [(1_000_000, 9000, 9000), (4096, 9000, 1024), (4096, 100, 100), (4096, 0, 0)]
-)
+@each_row(("window", "answer", "left"), [(1_000_000, 9000, 9000), (4096, 9000, 1024), (4096, 100, 100), (4096, 0, 0)])
 def test_an_answer_is_no_longer_than_both_allow(window, answer, left):
     request = Request("", (Message("user", "x"),), (), 5000, 0.0)
     assert fit_window(request, window, answer).answer_tokens == min(5000, left)
@@ -561,7 +554,7 @@ def test_the_first_leaves_an_overflow_to_the_turn():
 TOO_LONG = [ContextOverflow("too long")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "window", "asked"),
     [
         ((Message("user", "y" * 9000),), 100_000, [1, 1]),
@@ -591,7 +584,7 @@ def test_a_turn_that_only_one_takes_who_is_away_is_shortened_and_that_one_asked_
     assert bench.asked() == [3, 1]
 
 
-@pytest.mark.parametrize(("error", "rests"), [(OverBudget("used"), True), (BUSY, False)], ids=["a cap", "busy"])
+@each_row(("error", "rests"), [(OverBudget("used"), True), (BUSY, False)], ids=["a cap", "busy"])
 def test_the_matcher_knows_whether_only_a_cap_is_why_it_answers(error, rests):
     bench = Bench(first([OverBudget("used")]), link("lan", [error]), retries=0)
     assert text_of(bench.ask()) == "Without a model."
@@ -628,7 +621,7 @@ class Breaking:
         return self.clock.now - before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "seconds"),
     [
         (KeyRefused("401"), OWNER_RETRY_S),
@@ -662,9 +655,7 @@ def test_the_same_error_again_and_again_is_asked_for_less_and_less():
     assert bench.held() == 0
 
 
-@pytest.mark.parametrize(
-    "error", [KnownDown("away"), OverBudget("used"), ContextOverflow("long")], ids=lambda e: type(e).__name__
-)
+@each_row("error", [KnownDown("away"), OverBudget("used"), ContextOverflow("long")], ids=lambda e: type(e).__name__)
 def test_what_no_server_has_said_is_not_counted(error):
     bench = Breaking()
     for _ in range(BREAKER_AFTER * 2):
@@ -702,7 +693,7 @@ def test_a_model_that_is_none_holds_up_no_other_of_its_server():
 # --- a server as the chain reaches it
 
 
-@pytest.mark.parametrize(("api", "name"), [("openai", "openai:x"), ("anthropic", "anthropic:x")])
+@each_row(("api", "name"), [("openai", "openai:x"), ("anthropic", "anthropic:x")])
 def test_a_provider_speaks_what_its_server_does(api, name):
     with closing(ModelProvider(ModelConfig(base_url="http://127.0.0.1:9/v1", name="x", api=api), "k")) as provider:
         assert provider.name == name
@@ -1060,7 +1051,7 @@ def test_the_manuals_settings_are_taken(tmp_path, clean):
     assert found.api_key == "sk-or-..."
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         f"at most {MAX_RETRIES} retries",

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ET
 import zlib
 
 import pytest
+from rows import each_row
 
 from picoclaw import chart
 
@@ -19,7 +20,7 @@ def test_a_chart_in_ascii_is_ascii():
     assert "".join(rows).isascii()
 
 
-@pytest.mark.parametrize("values", [[], [None, None]])
+@each_row("values", [[], [None, None]])
 def test_no_values_is_said(values):
     assert list(chart.draw_text(values, ("a", "b"))) == ["(no values)"]
 
@@ -27,7 +28,7 @@ def test_no_values_is_said(values):
 INF, NAN = float("inf"), float("nan")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values", [[INF, 1], [-INF, 1], [INF, -INF], [NAN, 1], [NAN], [1e308, -1e308], [5e-324, 0], [INF, INF], [1e308] * 2]
 )
 def test_what_no_sensor_can_give_is_drawn_at_the_edge_or_not_at_all(values):
@@ -45,7 +46,7 @@ def test_a_flat_line_can_be_seen():
     assert any("█" in row for row in rows)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("low", "high", "expected"),
     [
         (0, 10, [0, 2, 4, 6, 8, 10]),
@@ -83,7 +84,7 @@ def test_a_single_point_is_a_picture():
     ET.fromstring(chart.draw_svg("x", [(5.0, 1.0, 1.0, 1.0)], 0.0, 10.0, [], 1.0))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "values",
     [[18.0, 21.5, None, None, 19.0, 20.0], [7.0, 7.0], [-1e300, 1e300, 0.0], [1013.2], [-0.0251, -0.0249], [None, 5.0]],
 )
@@ -109,8 +110,6 @@ def test_a_chart_of_blocks_is_read_back_and_drawn_as_a_picture(values):
     assert 15 in pixels
 
 
-@pytest.mark.parametrize(
-    "rows", [["a", "b"], ["x ┤█", "y ┤█", "z ┤█", "a b"], ["nan ┤█", "┤█", "1 ┤█", "a b"], ["1 ┤q"] * 4]
-)
+@each_row("rows", [["a", "b"], ["x ┤█", "y ┤█", "z ┤█", "a b"], ["nan ┤█", "┤█", "1 ┤█", "a b"], ["1 ┤q"] * 4])
 def test_other_text_is_no_chart(rows):
     assert chart.parse_text(rows) is None

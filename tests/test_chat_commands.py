@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from model_server import ModelServer, call, refusal, reply
+from rows import each_row
 from validity import check_body
 
 from picoclaw.agent import commands
@@ -89,7 +90,7 @@ UNDERSTOOD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "given"), UNDERSTOOD)
+@each_row(("text", "given"), UNDERSTOOD)
 def test_what_is_a_command(text, given):
     assert commands.parse_chat_command(text) == given
 

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import pytest
 import sweep
+from rows import each_row
 
 from picoclaw.memory.index import MAX_HEADING_CHARS, Chunk, split_chunks
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "most", "expected"),
     [
         ("", 10, []),

@@ -1,6 +1,6 @@
 """What an answer gives as measured, and whether anything bears it out."""
 
-import pytest
+from rows import each_row
 
 from picoclaw.claims import find_claims, find_unfounded_claims
 from picoclaw.messages import Message
@@ -8,7 +8,7 @@ from picoclaw.messages import Message
 READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hPa (bme280, read just now)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "values"),
     [
         ("1013.25 hPa", ["1013.25 hPa"]),
@@ -24,7 +24,7 @@ def test_a_claim_is_found(text, values):
     assert find_claims(text) == values
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Water boils at 100 °C.",
@@ -48,7 +48,7 @@ def test_what_is_said_in_general_claims_nothing(text):
     assert find_claims(text) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "text"),
     [
         ("What is the logic voltage of the GPIO pins?", "The logic voltage of the GPIO pins is 3.3 V."),
@@ -69,7 +69,7 @@ def test_what_was_not_asked_of_here_and_now_claims_nothing(asked, text):
     assert find_claims(text, asked) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("The temperature in the attic is 21.7 °C.", "21.7 °C"),
@@ -84,7 +84,7 @@ def test_a_sentence_may_say_itself_that_it_is_so_here_and_now(text, value):
     assert find_claims(text, "well?") == [value]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "It is 21.7 °C, from the sensor.",
@@ -102,7 +102,7 @@ def test_a_word_about_something_else_hides_no_claim(text):
 CLOCK = "Sunday 2026-11-22 05:50 UTC"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "told", "beside", "missing"),
     [
         ("The humidity is 50 %.", [CLOCK], "", ["50 %"]),
@@ -123,7 +123,7 @@ def test_which_numbers_bear_a_value_out(answer, told, beside, missing):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "asked", "missing"),
     [
         ("The temperature is 17.89 °C.", "how warm is it?", []),

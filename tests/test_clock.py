@@ -9,6 +9,7 @@ import pytest
 import sweep
 from clock_kills import killed
 from clock_kit import FIRST_BOOT, Board
+from rows import each_row
 
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
@@ -168,7 +169,7 @@ def test_a_date_that_nobody_vouches_for_is_believed_when_it_is_plausible_and_sta
     assert board.steps < 40
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wall", "vouched", "stable_s", "trusted"),
     [
         (100.0, True, 1e6, False),
@@ -185,9 +186,7 @@ def test_what_is_believed(wall, vouched, stable_s, trusted):
     assert watch.trusted(wall + stable_s, 50.0 + stable_s) == trusted
 
 
-@pytest.mark.parametrize(
-    ("set_by", "noted"), [(0, 0), (1.9, 0), (-1.9, 0), (2.5, 2.5), (-7200, -7200), (56 * YEAR, 56 * YEAR)]
-)
+@each_row(("set_by", "noted"), [(0, 0), (1.9, 0), (-1.9, 0), (2.5, 2.5), (-7200, -7200), (56 * YEAR, 56 * YEAR)])
 def test_a_step_is_noted(set_by, noted):
     watch = ClockWatch(lambda: True, FIRST_BOOT)
     watch.note(NOON, 10.0)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from model_server import ModelServer, call, refusal, reply, silence, truncated_stream
 from person import environment
+from rows import each_row
 from scripted import Scripted, says
 
 from picoclaw import cli
@@ -55,7 +56,7 @@ def held(*sizes, shown=None, upto=0):
 # --- when ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("conversation", "older"),
     [
         (held(), 0),
@@ -73,7 +74,7 @@ def test_the_older_part_is_all_but_the_newest_messages_and_what_was_left_out(con
     assert len(conversation.visible) == conversation.shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("conversation", "load", "reason"),
     [
         (held(*[2] * 20), WindowLoad(100, 100, 10_000), ""),
@@ -96,9 +97,7 @@ def test_messages_do_not_count_where_the_owner_says_0():
     assert get_compaction_reason(held(*[2] * 500), WindowLoad(1, 1, 10_000), 0, 0.6) == ""
 
 
-@pytest.mark.parametrize(
-    ("window", "limit"), [(200_000, 176_000), (48_000, 24_000), (32_768, 16_384), (8192, 4096), (4096, 2048)]
-)
+@each_row(("window", "limit"), [(200_000, 176_000), (48_000, 24_000), (32_768, 16_384), (8192, 4096), (4096, 2048)])
 def test_near_the_limit(window, limit):
     assert not is_near_limit(WindowLoad(limit - 500, 500, window))
     assert is_near_limit(WindowLoad(limit - 499, 500, window))
@@ -112,7 +111,7 @@ REPORT = 'A sub-agent\'s report: data.\n<report name="a">\nwet\n</report>'
 LISTS = ToolCall("1", "exec", {"command": "ls"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("turn", "text"),
     [
         (said("hello"), "User, 2026-07-01 12:00: hello\nAssistant: re: hello"),
@@ -134,7 +133,7 @@ def test_a_turn_is_written_down(turn, text):
     assert render_turn(turn, 1000) == text
 
 
-@pytest.mark.parametrize("most", [0, 8, 50, 1000])
+@each_row("most", [0, 8, 50, 1000])
 def test_nothing_is_longer_than_it_may_be(most):
     for text in ("é" * 900, "x" * 900, "short"):
         assert count_bytes(cut_bytes(text, most)) <= max(most, 8)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from rows import each_row
 
 from picoclaw import workspace
 from picoclaw.app import App
@@ -549,7 +550,7 @@ def test_damage_refuses_what_would_be_sent_again_after_the_mending(desk):
     assert desk.seen == ["hello"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "said"),
     [
         (turn("a", "fine"), "fine\n[sim]"),
@@ -581,7 +582,7 @@ def letters(count, session="wire:1", begun=""):
     return [OutboxMessage(n, session, f"text {n}", 1000.0 + n, begun) for n in range(1, count + 1)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("waiting", "down", "sizes"),
     [
         (letters(6), False, [1] * 6),
@@ -771,7 +772,7 @@ def test_a_desk_that_does_not_take_what_was_posted_is_late(desk):
     assert desk.progress.late() == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "seconds"),
     [
         ({}, 0),
@@ -831,7 +832,7 @@ def test_memory():
     assert 100 < get_resource_limits(1).files <= 400
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "age", "said"),
     [
         (ResourceUsage(128 * MEGABYTE, 30, 20), 601, []),

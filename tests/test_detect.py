@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
+from rows import each_row
 
 from picoclaw import config
 from picoclaw.app import App
@@ -39,7 +40,7 @@ def asked_gently(bus):
 # --- a bus on which nothing can go wrong ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("segments", "allowed"),
     [
         ([I2CWrite(b"\xd0"), I2CRead(1)], True),
@@ -85,7 +86,7 @@ def outputs():
     return {a for c in chips if getattr(c, "ANY_BYTE_IS_OUTPUT", False) for a in getattr(c, "ADDRESSES", ())}
 
 
-@pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
+@each_row("fill", [0x00, 0xFF, 0xA5])
 def test_a_stranger_is_asked_gently_at_every_address(fill):
     expanders = outputs()
     for address in ALL:
@@ -101,7 +102,7 @@ def test_the_addresses_of_expanders_are_known_as_such():
     assert outputs() >= {*range(0x20, 0x28), *range(0x38, 0x40)}
 
 
-@pytest.mark.parametrize("address", [0x20, 0x21, 0x27, 0x38, 0x39, 0x3F])
+@each_row("address", [0x20, 0x21, 0x27, 0x38, 0x39, 0x3F])
 def test_not_one_byte_goes_where_an_expander_may_be(address):
     board, bus = bench({address: Recorder()})
     assert "pcf8574" in detect.identify_part(board, 1, address, SHIPPED).possible
@@ -111,8 +112,8 @@ def test_not_one_byte_goes_where_an_expander_may_be(address):
     assert bus.parts[address].written == []
 
 
-@pytest.mark.parametrize("address", [0x40, 0x48, 0x68, 0x76, 0x77, 0x44, 0x23])
-@pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
+@each_row("address", [0x40, 0x48, 0x68, 0x76, 0x77, 0x44, 0x23])
+@each_row("fill", [0x00, 0xFF, 0xA5])
 def test_an_ambiguous_address_is_never_guessed(address, fill):
     board, bus = bench({address: Recorder(fill=fill)})
     wired = {}
@@ -122,7 +123,7 @@ def test_an_ambiguous_address_is_never_guessed(address, fill):
     assert wired == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("address", "answers", "identified"),
     [
         (0x76, {b"\xd0": b"\x60"}, {"bme280": "BME280"}),
@@ -643,7 +644,7 @@ def test_whose_bus_it_is(tree, files, header, use):
 # --- defects that are known ---
 
 
-@pytest.mark.parametrize("address", [0x20, 0x38])
+@each_row("address", [0x20, 0x38])
 def test_a_part_named_at_an_address_that_it_cannot_have_is_not_asked(address):
     board, bus = bench({address: Recorder()})
     complaint(ask(adder(board), "sensor_add", name="porch", part="bme280", address=address))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from person import ROOT, picoclaw
 from recording import Clock
+from rows import each_row
 from test_prompt import ORDER
 
 from picoclaw import cli
@@ -166,7 +167,7 @@ KINDS = {"i2c": "I2C", "spi": "SPI", "serial": "serial", "onewire": "1-Wire"}
 ALL_CALL = 0x70  # the footnote of the table takes it out of the PCA9685's
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each_row("name", ROWS)
 def test_a_part_is_where_its_row_says(name):
     module = load_driver(name, HW)
     row = ROWS[name]
@@ -178,20 +179,18 @@ def test_a_part_is_where_its_row_says(name):
         assert str(module.SERIAL.get("baud", 9600)) in row.where
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each_row("name", ROWS)
 def test_a_row_has_the_drivers_options(name):
     assert set(re.findall(r"`(\w+)`", ROWS[name].options)) == set(getattr(load_driver(name, HW), "OPTIONS", {}))
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each_row("name", ROWS)
 def test_a_row_names_what_the_driver_measures(name):
     quantities = {key.partition(" ")[0] for key in load_driver(name, HW).QUANTITIES}
     assert not {quantity for quantity in quantities if quantity not in ROWS[name].measures}
 
 
-@pytest.mark.parametrize(
-    ("file", "said"), [("README.md", r"(\d+) drivers for parts"), ("CHANGELOG.md", r"drivers for (\d+) parts")]
-)
+@each_row(("file", "said"), [("README.md", r"(\d+) drivers for parts"), ("CHANGELOG.md", r"drivers for (\d+) parts")])
 def test_the_number_of_drivers_is_right(file, said):
     assert re.findall(said, (ROOT / file).read_text()) == [str(len(list_drivers(HW)))]
 
@@ -211,7 +210,7 @@ def read_anchors(text):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("name", [*PAGES, *OUTSIDE])
+@each_row("name", [*PAGES, *OUTSIDE])
 def test_a_link_leads_somewhere(name):
     text = re.sub(r"```.*?```|`[^`\n]*`", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
@@ -221,7 +220,7 @@ def test_a_link_leads_somewhere(name):
         assert not anchor or anchor in read_anchors(path.read_text("utf-8")), f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("name", GUIDE)
+@each_row("name", GUIDE)
 def test_a_page_is_short(name):
     assert len(re.findall(r"[A-Za-z0-9][^ |\n]*", PAGES[name])) <= 1500
 

@@ -12,6 +12,7 @@ import pytest
 from model_server import ModelServer, reply
 from person import picoclaw
 from rights import ordinary_user
+from rows import each_row
 from telegram_server import TOKEN, TelegramServer
 
 from picoclaw.channels.dashboard.login import ProgramTokens
@@ -167,7 +168,7 @@ def test_a_group_that_was_given_after_the_login_is_named(look):
 # --- who can reach what ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "here", "at_home"),
     [
         ("127.0.0.1", True, True),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rows import each_row
 from scripted import Scripted, says
 
 from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
@@ -370,7 +371,7 @@ def test_only_thirty_versions_are_kept_and_never_the_newest_dropped(home):
 # --- what is lost, and what is invented ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "told"),
     [
         ("- pump fuse: 3 A", True),
@@ -409,7 +410,7 @@ def test_what_is_told(line, told):
     assert fact_check.is_supported(line, fact_check.gather_source([said])) is told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("new", "lost"),
     [
         ("- one line: pump fuse 3 A, boiler valve opens at 3.5 bar, mint grows in the shed", 0),
@@ -423,7 +424,7 @@ def test_what_is_lost(new, lost):
     assert len(fact_check.list_lost(old, new)) == lost
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "is_lost"),
     [
         ("- the pump is switched off in winter", "- the pump is not switched off in winter", True),
@@ -708,7 +709,7 @@ def skill(name, description, *triggers, tier="workspace"):
     return Skill(name, description, Path("/nowhere") / name, tier, triggers)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("skills", "found"),
     [
         ([skill("a", "Water the tomatoes in the garden"), skill("b", "Watering tomatoes of the garden daily")], 1),

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from picoclaw import files
 
@@ -133,7 +134,7 @@ def writers(path):
     return by_flags or any(writes(node) for node in nodes if isinstance(node, ast.Call))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("source", "expected"),
     [
         ("open(p, 'w')", True),
@@ -275,7 +276,7 @@ def test_a_small_disk_keeps_less_back(tmp_path, monkeypatch):
 # --- errors in words ---
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES])
+@each_row("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EACCES])
 def test_what_the_system_refuses_is_said_with_what_to_try(number):
     said = files.explain_os_error(OSError(number, os.strerror(number)))
     assert said != os.strerror(number)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from model_server import Answer, ModelServer, drip, drop, page, raw, refusal, silence, status, truncated_body
+from rows import each_row
 
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig
@@ -59,7 +60,7 @@ ORDERS: dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@each_row("order", ORDERS.values(), ids=ORDERS)
 def test_order_is_that_of_the_index(order: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
     assert asked(told(order(entries(GOOD))))[0].tolist() == asked(told(entries(GOOD)))[0].tolist()
 
@@ -124,7 +125,7 @@ WRONG: dict[str, tuple[Answer, type[ProviderError], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("answer", "kind", "words"), WRONG.values(), ids=WRONG)
+@each_row(("answer", "kind", "words"), WRONG.values(), ids=WRONG)
 def test_what_a_server_does_wrong_is_named(answer: Answer, kind: type[ProviderError], words: str) -> None:
     with pytest.raises(kind) as caught:
         asked(answer)
@@ -140,7 +141,7 @@ def test_says_how_long_an_overloaded_server_wants_to_be_left_alone() -> None:
     assert caught.value.retry_after == 7
 
 
-@pytest.mark.parametrize("answer", [silence(), drip(b" ")], ids=["silence", "drip"])
+@each_row("answer", [silence(), drip(b" ")], ids=["silence", "drip"])
 def test_a_slow_server_is_left_in_time(answer: Answer) -> None:
     with pytest.raises(Unavailable, match=r"0\.3 s"):
         asked(answer, seconds=0.3)
@@ -221,7 +222,7 @@ def test_ollama_is_asked_in_its_own_words() -> None:
     assert (request.path, request.body) == ("/api/embed", {"model": "small", "input": TEXTS, "truncate": True})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "kind", "words"),
     [
         (given(GOOD[:2]), Unavailable, "3 texts with 2 vectors"),
@@ -242,7 +243,7 @@ def test_what_is_no_answer_of_ollamas(answer: Answer, kind: type[ProviderError],
         asked_ollama(answer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("api", "url", "missing"), [("openai", "", False), ("anthropic", "", True), ("anthropic", "http://x/v1", False)]
 )
 def test_a_server_without_embeddings_is_not_asked_for_them(api: Any, url: str, missing: bool) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.automation.checklist import list_item_files, parse_checklist
@@ -81,7 +82,7 @@ def test_no_expression_is_possessive_or_atomic():
     assert len(modules) > 300
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         (r"a*+", True),

@@ -11,6 +11,7 @@ import pytest
 from model_server import ModelServer, call, reply
 from person import ROOT, Person, environment
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
+from rows import each_row
 
 from picoclaw import config, files
 from picoclaw.app import App
@@ -214,7 +215,7 @@ def asked_at(bus):
     return {address for address, *_ in bus.transfers}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sensor", "names", "woken"),
     [
         ("air", ["air"], {0x76}),
@@ -231,7 +232,7 @@ def test_a_whole_name_wins_over_a_part_of_one(sensor, names, woken):
     assert asked_at(bus) == woken
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "woken"),
     [
         ({"quantity": "humidity"}, {0x76, 0x77}),
@@ -248,7 +249,7 @@ def test_a_part_that_cannot_answer_is_not_woken(asked, woken):
     assert asked_at(bus) == woken
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "named"),
     [({}, "light"), ({"sensor": "window"}, "light"), ({"quantity": "light"}, "light")],
 )
@@ -258,7 +259,7 @@ def test_a_failure_names_what_the_part_would_have_measured(asked, named):
     assert f"window: {named} not available: 0x23 on /dev/i2c-1 does not answer" in answer
 
 
-@pytest.mark.parametrize("asked", ["temperature", "humidity", "pressure"])
+@each_row("asked", ["temperature", "humidity", "pressure"])
 def test_a_failure_names_what_was_asked_for(asked):
     sensors, _ = greenhouse(porch=(WiredPart("bme280", 2, 0x76), None))
     assert f"porch: {asked} not available: /dev/i2c-2" in ask(sensors, "sensor_read", sensor="porch", quantity=asked)
@@ -449,7 +450,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "effect"),
     [
         ({"address": 0x76, "register": 0xD0}, "read"),
@@ -481,7 +482,7 @@ def test_only_a_plain_yes_says_that_registers_may_be_read(tmp_path, flag):
     assert (1, 0x42) not in known
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("action", "idle", "given", "goes"),
     [
         ("detect", "register", {"register": 1}, "read and write"),
@@ -501,7 +502,7 @@ def test_an_argument_that_an_action_would_pass_over_is_refused(action, idle, giv
     assert not bus.transfers
 
 
-@pytest.mark.parametrize("action", ["detect", "scan", "read"])
+@each_row("action", ["detect", "scan", "read"])
 def test_places_that_a_small_model_fills_with_nothing_are_passed_over(action):
     board, _ = bench({0x76: Recorder()})
     filled = {"data": [], "script": "", "pec": False, "wide": False, "form": "bytes"}

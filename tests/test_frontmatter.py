@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
@@ -118,7 +119,7 @@ def test_what_is_bad_is_named_in_a_line(tmp_path, data, problem):
     assert len(said) < 400
 
 
-@pytest.mark.parametrize("mark", ["[", "{", "- ", "? ", "[{a: "])
+@each_row("mark", ["[", "{", "- ", "? ", "[{a: "])
 def test_a_deep_nest_is_left_at_its_beginning(mark):
     """Counted in calls, which are the same on every machine."""
     calls = 0

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.bench import run_tool
@@ -345,7 +346,7 @@ class Clock:
         return self.ms * 1_000_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pulls", "at", "edges"),
     [
         ([(0, 0)], 4, []),
@@ -461,7 +462,7 @@ def test_a_level_outlives_the_process_that_was_killed(tmp_path, holder):
 # --- the kernel's door alone ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ours", "theirs", "size"),
     [
         (door.CHIP_STRUCT, ChipInfo, 68),
@@ -644,7 +645,7 @@ LISTED = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         ({"action": "list"}, "\n".join(LISTED)),
@@ -689,7 +690,7 @@ def test_an_output_is_handed_on_as_it_was_asked_for():
 LED, BUTTON = {"line": "LED"}, {"line": "BUTTON"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         ({}, "'action' is missing"),
@@ -743,7 +744,7 @@ def test_without_declared_outputs_nothing_can_be_switched():
     assert not board.lines(LABEL)[1].output
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pulls", "rows"),
     [
         ((0,), ["BUTTON was 0", "fell to 0 after"]),
@@ -878,7 +879,7 @@ def test_a_board_without_a_chip_says_so(tmp_path, action):
     assert "there is no GPIO chip: this kernel shows no /dev/gpiochip*" in answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("action", "effect"),
     [(a, "read") for a in ("list", "read", "watch", "count")] + [(a, "actuate") for a in ("set", "pulse", "pwm")],
 )
@@ -909,7 +910,7 @@ def test_the_tool_on_the_bench(capsys, arguments, code, said):
     assert said in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize("arguments", [["set"], ["watch", "--line", "1", "--seconds", "long"]])
+@each_row("arguments", [["set"], ["watch", "--line", "1", "--seconds", "long"]])
 def test_wrong_usage_on_the_bench(arguments):
     with pytest.raises(SystemExit) as caught:
         run_tool(MODULE.Gpio, "gpio", MODULE.BENCH_ACTIONS, [*arguments, "--sim"])

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 from policy_kit import override_effects
+from rows import each_row
 
 from picoclaw.errors import Denied, Pending
 from picoclaw.messages import Caller, ToolCall
@@ -34,7 +35,7 @@ def asked(effect="exec", **arguments):
     return CallRequest(effect, ToolCall("c1", "valve", arguments))
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
+@each_row("effect", EFFECTS)
 def test_the_verdict(effect):
     row = DEFAULTS[effect]._asdict()
     for policy, origin, answer, tainted in product([None, *ORDER], COLUMNS, ANSWERS, [False, True]):
@@ -50,7 +51,7 @@ def test_the_verdict(effect):
         assert said.startswith("valve was refused") if not passes else not said, (policy, origin, answer, tainted, said)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verdict", "origin", "answer", "said"),
     [
         ("refuse", "owner", "yes", r"rule exec\.owner = refuse \(exec, asked for by the owner\)"),
@@ -78,7 +79,7 @@ def test_a_person_is_asked_only_when_the_answer_counts():
     assert questions == ['valve {"text": "hi"}']
 
 
-@pytest.mark.parametrize("origin", COLUMNS)
+@each_row("origin", COLUMNS)
 def test_where_nobody_sits_the_call_is_kept_and_everybody_is_told_that_it_waits(origin):
     kept = []
     guard = Guard(Policy, keep=lambda *given: kept.append(given) or 7)
@@ -117,7 +118,7 @@ def test_a_tool_goes_before_its_effect_and_always_before_asking_but_not_before_r
     assert decide(Policy(always=always), other, "owner", ()).verdict == "ask"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rules", "verdict", "rule"),
     [
         ({}, "allow", "network.owner = allow"),
@@ -137,7 +138,7 @@ def test_of_several_effects_the_strictest_rule_counts(rules, verdict, rule):
     assert decide(Policy({"exec": {"tainted": "refuse"}}), is_requested, "owner", ["x"]).rule == "exec.tainted = refuse"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         CallRequest("exec", ToolCall("c1", "valve", {"pin": 4.0})),
@@ -155,7 +156,7 @@ def test_a_yes_holds_for_exactly_one_call(other):
     assert compute_digest(same) != compute_digest(other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["rm -rf /\r echo harmless", "\x1b[2K\x1b[1A", "a\x00b", "\x7f\x7f", "\x9b2J", "\u202egpj.exe", "\u200b", "\ud800"],
 )

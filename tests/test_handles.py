@@ -6,6 +6,7 @@ import os
 import pytest
 from recording import Clock, RecordedI2C, Recorder, bench
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
@@ -24,7 +25,7 @@ from picoclaw.hw.sim.scene import SimFault, SimFaults
 NINE = b"123456789"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("crc", "data", "code"),
     [
         (handles.crc8, "be ef", 0x92),
@@ -42,7 +43,7 @@ def test_published_checksums(crc, data, code):
     assert crc(bytes.fromhex(data)) == code
 
 
-@pytest.mark.parametrize("crc", [handles.crc8, handles.crc8_onewire, lambda data: handles.crc8(data, 7, 0)])
+@each_row("crc", [handles.crc8, handles.crc8_onewire, lambda data: handles.crc8(data, 7, 0)])
 def test_a_checksum_finds_every_single_flipped_bit(crc):
     data = bytes.fromhex("02 1c b8 01")
     flipped = {crc(bytes(b ^ (bit == i and 1 << n) for i, b in enumerate(data))) for bit in range(4) for n in range(8)}
@@ -61,7 +62,7 @@ def part_of(answers, clock=None, **named):
 WORDS = bytes.fromhex("be ef 92 00 00 81")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "count", "sent", "words"),
     [
         (0x2400, 2, b"\x24\x00", [0xBEEF, 0]),
@@ -72,7 +73,7 @@ WORDS = bytes.fromhex("be ef 92 00 00 81")
         (0x30A2, 0, b"\x30\xa2", []),
     ],
 )
-@pytest.mark.parametrize("wait", [0.0, 0.015])
+@each_row("wait", [0.0, 0.015])
 def test_a_sensirion_command_and_its_words(command, count, sent, words, wait):
     clock = Clock()
     part, bus = part_of({sent: WORDS}, clock)
@@ -81,7 +82,7 @@ def test_a_sensirion_command_and_its_words(command, count, sent, words, wait):
     assert clock.slept == [wait] * bool(wait)
 
 
-@pytest.mark.parametrize("bit", range(48))
+@each_row("bit", range(48))
 def test_a_word_whose_checksum_does_not_fit_is_no_word(bit):
     spoiled = bytes(b ^ (i == bit // 8 and 1 << bit % 8) for i, b in enumerate(WORDS))
     group = spoiled[bit // 24 * 3 :][:3]
@@ -97,7 +98,7 @@ def test_the_arguments_of_a_sensirion_command_have_checksums():
     assert bus.transfers == [(0x44, I2CWrite(bytes.fromhex("26 0f 80 00 a2 66 66 93")))]
 
 
-@pytest.mark.parametrize("value", [-1, 0x10000])
+@each_row("value", [-1, 0x10000])
 def test_an_argument_of_more_than_16_bits_does_not_go_out(value):
     part, bus = part_of({})
     with pytest.raises(OverflowError):
@@ -107,7 +108,7 @@ def test_an_argument_of_more_than_16_bits_does_not_go_out(value):
     assert bus.transfers == []
 
 
-@pytest.mark.parametrize(("order", "value"), [("big", 0x1234), ("little", 0x3412)])
+@each_row(("order", "value"), [("big", 0x1234), ("little", 0x3412)])
 def test_registers_of_16_bits(order, value):
     part, bus = part_of({b"\x05": b"\x12\x34"})
     assert part.word(5, order) == value
@@ -115,9 +116,7 @@ def test_registers_of_16_bits(order, value):
     assert bus.transfers == [(0x44, I2CWrite(b"\x05"), I2CRead(2)), (0x44, I2CWrite(b"\x05\x12\x34"))]
 
 
-@pytest.mark.parametrize(
-    ("answer", "initial"), [("be ef 92", 0xFF), ("31 32 33 34 35 36 37 38 39 f7", 0xFF), ("683a7c", 0)]
-)
+@each_row(("answer", "initial"), [("be ef 92", 0xFF), ("31 32 33 34 35 36 37 38 39 f7", 0xFF), ("683a7c", 0)])
 def test_an_answer_with_its_checksum(answer, initial):
     part, _ = part_of({})
     data = bytes.fromhex(answer)
@@ -126,7 +125,7 @@ def test_an_answer_with_its_checksum(answer, initial):
         part.checked(data[:-1] + bytes([data[-1] ^ 1]), initial)
 
 
-@pytest.mark.parametrize("fill", [0x00, 0xFF])
+@each_row("fill", [0x00, 0xFF])
 def test_a_bus_that_is_stuck_gives_no_words(fill):
     part, bus = part_of({})
     bus.parts[0x44].fill = fill
@@ -134,7 +133,7 @@ def test_a_bus_that_is_stuck_gives_no_words(fill):
         part.words(0x2400, 2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("move", "transfers"),
     [
         (lambda p: p.write(), [(I2CWrite(b""),)]),
@@ -150,7 +149,7 @@ def test_the_moves_of_an_i2c_part(move, transfers):
     assert bus.transfers == [(0x44, *segments) for segments in transfers]
 
 
-@pytest.mark.parametrize("data", [(256,), (-1,), (1.5,), ("1",)])
+@each_row("data", [(256,), (-1,), (1.5,), ("1",)])
 def test_what_is_no_byte_does_not_go_out(data):
     part, bus = part_of({})
     with pytest.raises((ValueError, TypeError)):
@@ -228,7 +227,7 @@ def test_a_1_wire_part_reads_its_own_files_only():
 # --- steps ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("write 0x24 0x00, wait 15, read 6", [I2CWrite(b"\x24\x00"), smbus.ScriptWait(15), I2CRead(6)]),
@@ -248,7 +247,7 @@ def test_steps_in_words(text, found):
     assert smbus.parse_script(text) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "is missing"),
@@ -280,7 +279,7 @@ def test_a_wrong_step_is_named(text, said):
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "data", "segment"),
     [
         ("byte", [1], b"\x05\x01"),
@@ -471,7 +470,7 @@ def test_a_drivers_folder_that_may_not_be_read_has_nothing(tmp_path, mode, used)
 I2C, SPI, TTY, GPIO, SYS = "/dev/i2c-1", "/dev/spidev0.0", "/dev/ttyUSB0", "/dev/gpiochip0", "/sys/class/hwmon/hwmon0/x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "address", "number", "kind", "said"),
     [
         (I2C, None, errno.ENOENT, DeviceMissing, "/dev/i2c-1 does not exist: turn I2C on with `sudo raspi-config"),

@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 
 from picoclaw.automation import heartbeat as heart_thread
 from picoclaw.automation.checklist import check_items, parse_checklist
@@ -67,9 +68,7 @@ class World:
         self.values["greenhouse"]["temperature"] = value
 
 
-@pytest.mark.parametrize(
-    ("past", "due"), [([], False), ([(1800, 17.0)], False), ([(1800, 15.5)], True), ([(7200, 12.0)], False)]
-)
+@each_row(("past", "due"), [([], False), ([(1800, 17.0)], False), ([(1800, 15.5)], True), ([(7200, 12.0)], False)])
 def test_a_change_is_asked_about_once(past, due):
     world = World()
     world.history = past
@@ -154,7 +153,7 @@ def situation(text, since, **more):
     return Situation(NOON, looked, read.done, since_s=HOUR, quiet=(time(22), time(7)))._replace(**more)
 
 
-@pytest.mark.parametrize("file", FILES)
+@each_row("file", FILES)
 def test_the_decision(file):
     text, since, by_itself = FILES[file]
     order = [
@@ -182,7 +181,7 @@ def test_the_decision(file):
         assert by_hand.beat or by_hand.rule == "not due" or by_hand.rule in {by_itself, by_budget}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("hours", "clock", "quiet"),
     [
         (None, "03:00", False),
@@ -200,7 +199,7 @@ def test_quiet_hours(hours, clock, quiet):
     assert is_quiet(span, datetime.fromisoformat(f"2026-07-01T{clock}").replace(tzinfo=BERLIN)) is quiet
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("night", "quiet_h"),
     [("2026-07-01", 9), ("2026-03-28", 8), ("2026-10-24", 10)],  # two of them are an hour shorter or longer
 )
@@ -251,7 +250,7 @@ def spell(text, *moments, world=None):
 HOT = "- hot when: greenhouse.temperature > 30"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "moments", "due"),
     [
         (HOT, [(0, 31), (30, 32), (60, 29), (90, 31)], [True, False, False, True]),
@@ -273,7 +272,7 @@ def test_a_condition_is_asked_about_once_as_long_as_it_holds(text, moments, due)
     assert spell(text, *moments) == due
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("history", "due"),
     [
         ([(700, 31), (400, 31), (100, 32)], True),
@@ -289,7 +288,7 @@ def test_the_history_says_how_long_a_condition_has_held(history, due):
     assert spell(f"{HOT} for 10 min", (0, 31), world=world) == [due]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("condition", "wrong"),
     [
         ("pressure > 1000", "greenhouse does not measure 'pressure' (it measures: temperature, humidity)"),

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-import pytest
+from rows import each_row
 
 from picoclaw.automation import checklist
 from picoclaw.automation.conditions import FileCondition, Missing, Threshold, parse_check
@@ -17,7 +17,7 @@ def texts(text):
     return [item.text for item in checklist.parse_checklist(text).items]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "items"),
     [
         ("", []),
@@ -71,7 +71,7 @@ Add your heartbeat tasks below this line:
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "items", "instructions", "answer"),
     [
         (ORDINARY, ["Look at the tank", "Check whether the pump runs"], 6, ""),
@@ -129,7 +129,7 @@ WORK = [
 ]
 
 
-@pytest.mark.parametrize("line", HOW)
+@each_row("line", HOW)
 def test_how_to_behave_is_an_instruction_and_no_item(line):
     read = checklist.parse_checklist(f"- {line}\n- look at the tank")
     assert ([item.text for item in read.items], read.instructions) == (["look at the tank"], f"- {line}")
@@ -137,7 +137,7 @@ def test_how_to_behave_is_an_instruction_and_no_item(line):
     assert checklist.parse_checklist(f"## Shed\n- [ ] {line}\n").instructions == ""  # a box always makes an item
 
 
-@pytest.mark.parametrize("line", WORK)
+@each_row("line", WORK)
 def test_work_that_begins_like_an_instruction_is_an_item(line):
     assert (len(checklist.parse_checklist(f"- {line}").items), checklist.parse_checklist(f"- {line}").instructions) == (
         1,
@@ -145,7 +145,7 @@ def test_work_that_begins_like_an_instruction_is_an_item(line):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "items", "instructions"),
     [
         ("Keep it short:\n- pump\n- lamp", ["pump", "lamp"], "Keep it short:"),
@@ -162,7 +162,7 @@ def test_no_line_is_lost(text, items, instructions):
     assert ([item.text for item in read.items], read.instructions) == (items, instructions)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "answer"),
     [
         ("Reply with ALL FINE when nothing is wrong.", "ALL FINE"),
@@ -186,7 +186,7 @@ def test_the_answer_when_all_is_well_is_found_wherever_it_stands(line, answer):
     assert checklist.parse_checklist(f"- [ ] look\n{line}").answer == answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "plan"),
     [
         ("- Every morning look at it", ("cron", "0 8 * * *")),
@@ -208,9 +208,7 @@ def test_a_time_without_brackets_or_of_a_heading(text, plan):
     assert (item.text.lower(), item.timing and item.timing[:2]) == ("look at it", plan)
 
 
-@pytest.mark.parametrize(
-    "text", ["Every pump must be off", "See that each lamp is on", "Tell me if it ran every day this week"]
-)
+@each_row("text", ["Every pump must be off", "See that each lamp is on", "Tell me if it ran every day this week"])
 def test_what_only_looks_like_a_time_is_words(text):
     assert checklist.parse_checklist(f"- {text}") == checklist.Checklist(
         (checklist.parse_checklist(f"- {text}").items[0],)
@@ -218,9 +216,7 @@ def test_what_only_looks_like_a_time_is_words(text):
     assert (texts(f"- {text}"), checklist.parse_checklist(f"- {text}").items[0].timing) == ([text], None)
 
 
-@pytest.mark.parametrize(
-    "text", ["Every monday 7:00 to 9:00 look", "look every morning and evening at 7:00", "Daily 7 to 9 look"]
-)
+@each_row("text", ["Every monday 7:00 to 9:00 look", "look every morning and evening at 7:00", "Daily 7 to 9 look"])
 def test_two_times_without_brackets_are_named(text):
     read = checklist.parse_checklist(f"- {text}")
     assert "says more than one time or a span" in read.problems[0]
@@ -243,7 +239,7 @@ def test_a_line_stays_the_same_wherever_it_goes():
     assert checklist.parse_checklist("- a (daily 7:00)").items[0].key != one.key
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "plan"),
     [
         ("hourly", ("every", "3600")),
@@ -285,13 +281,13 @@ def test_times(words, plan):
     assert (item.text, item.timing[:2]) == ("do it", plan)
 
 
-@pytest.mark.parametrize("words", ["the big one", "see below", "2 l", "BME280", "mum's", "second shelf"])
+@each_row("words", ["the big one", "see below", "2 l", "BME280", "mum's", "second shelf"])
 def test_other_brackets_are_words(words):
     read = checklist.parse_checklist(f"- water it ({words})")
     assert (texts(f"- water it ({words})"), read.problems) == ([f"water it ({words})"], ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "problem"),
     [
         ("a (every minute)", "'every minute' is too often: every 5 minutes at most"),
@@ -329,7 +325,7 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
     assert read.items[1].timing
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "condition"),
     [
         ("greenhouse.temperature > 35", Threshold(Series("greenhouse", "temperature"), ">", 35)),
@@ -374,7 +370,7 @@ def test_the_shipped_template_asks_for_nothing_and_its_examples_are_understood()
     assert all(item.timing or item.when for item in examples.items)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "after", "expected"),
     [
         ("daily 2:30", "2026-03-28T12:00", "2026-03-29T03:00+02:00"),  # what the clocks skip comes at its end

@@ -1,6 +1,6 @@
 """An answer that says only that all is well is silence; what a person would want to be told never is."""
 
-import pytest
+from rows import each_row
 
 from picoclaw.automation.heartbeat import MAX_OK_LENGTH, is_ok
 from picoclaw.messages import is_check
@@ -102,12 +102,12 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("text", SILENT)
+@each_row("text", SILENT)
 def test_all_is_well_in_any_spelling(text):
     assert is_ok(text)
 
 
-@pytest.mark.parametrize("text", TOLD)
+@each_row("text", TOLD)
 def test_what_somebody_would_want_to_be_told(text):
     assert not is_ok(text)
 
@@ -124,7 +124,7 @@ def test_an_endless_answer_takes_no_time_to_judge():
     assert not is_ok("within " * 30_000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "heartbeat",
@@ -141,8 +141,6 @@ def test_asking_for_a_sign_of_life(text):
     assert is_check(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "what is a heartbeat?", "health check the pump", "set the heartbeat to 10 min", "ok"]
-)
+@each_row("text", ["", "what is a heartbeat?", "health check the pump", "set the heartbeat to 10 min", "ok"])
 def test_other_questions_are_answered_otherwise(text):
     assert not is_check(text)

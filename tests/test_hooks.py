@@ -11,6 +11,7 @@ from daemon_kit import PUMP, Daemon, furnished, until
 from model_server import ModelServer, call, reply
 from mqtt_broker import free_port
 from page_house import PaperHouse, later, served
+from rows import each_row
 
 from picoclaw.channels.dashboard.hooks import MAX_VALUE_CHARS, make_message
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE
@@ -250,7 +251,7 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "body", "said"), FIELDS)
+@each_row(("words", "body", "said"), FIELDS)
 def test_fields_are_put_into_the_words(words, body, said):
     text = make_message("x", HookConfig(words, answer=False), body, "", ["id:1"], TEMPLATE).text
     assert text == said if said is not None else len(text) <= MAX_VALUE_CHARS

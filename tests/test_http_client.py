@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from rows import each_row
 
 from picoclaw.http_client import (
     Client,
@@ -93,7 +94,7 @@ def test_a_proxy_that_is_of_no_use_is_refused_at_once(proxy, monkeypatch):
         Client()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "error"),
     [
         ("ftp://a.org/", UnsupportedProtocol),
@@ -108,7 +109,7 @@ def test_what_is_no_address_is_said_before_anything_is_sent(url, error):
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sent", "error"),
     [(b"", ProtocolError), (b"SSH-2.0\r\n\r\n", ProtocolError), (None, ReadTimeout), ("reset", NetworkError)],
     ids=["nothing", "another protocol", "silence", "reset"],

@@ -2,8 +2,8 @@
 
 import math
 
-import pytest
 from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
+from rows import each_row
 
 from picoclaw.errors import Denied
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -63,7 +63,7 @@ MESSAGES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "transfers"), MESSAGES, ids=lambda v: str(v)[:70])
+@each_row(("arguments", "transfers"), MESSAGES, ids=lambda v: str(v)[:70])
 def test_the_messages_on_the_bus(arguments, transfers):
     board, bus = bench({0x50: Recorder()})
     answer = i2c(board, **arguments)
@@ -72,7 +72,7 @@ def test_the_messages_on_the_bus(arguments, transfers):
     assert list(bus.log) == [(0x50, segment) for segments in transfers for segment in segments]
 
 
-@pytest.mark.parametrize("action", ["detect", "scan"])
+@each_row("action", ["detect", "scan"])
 def test_looking_round_writes_nothing(action):
     board, bus = bench({0x50: Recorder(), 0x20: Recorder()})
     i2c(board, action=action)
@@ -90,7 +90,7 @@ def test_the_published_packet_error_codes():
 PEC = {"address": 0x5A, "pec": True}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "answer", "segments", "said"),
     [
         ({"action": "read", "register": 7, "form": "word"}, "d2 3a 30", (b"\x07", 3), "d2 3a (hex, 2 bytes) = 15058"),
@@ -110,8 +110,8 @@ def test_smbus_transfers_with_a_packet_error_code(arguments, answer, segments, s
     assert bus.transfers == [(0x5A, *wanted)]
 
 
-@pytest.mark.parametrize("form", ["byte", "word", "block"])
-@pytest.mark.parametrize("bit", range(8))
+@each_row("form", ["byte", "word", "block"])
+@each_row("bit", range(8))
 def test_a_packet_error_code_that_does_not_fit_gives_no_value(form, bit):
     data = {"byte": b"\x11", "word": b"\x11\x22", "block": b"\x03\x11\x22\x33"}[form]
     code = crc8(bytes([0x5A << 1, 7, 0x5A << 1 | 1]) + data, 0x07, 0)
@@ -122,20 +122,20 @@ def test_a_packet_error_code_that_does_not_fit_gives_no_value(form, bit):
     assert not i2c(board, **PEC, action="read", register=7, form=form).startswith("error")
 
 
-@pytest.mark.parametrize("length", [0, 33, 127, 255])
+@each_row("length", [0, 33, 127, 255])
 def test_a_block_of_a_length_that_smbus_does_not_know(length):
     board, _ = bench({0x50: Recorder({b"\x07": bytes([length])}, fill=0)})
     said = complaint(i2c(board, **READ, register=7, form="block"))
     assert said == f"error: 0x50 on i2c-1 gave a block length of {length}, not 1 to 32"
 
 
-@pytest.mark.parametrize("length", [1, 2, 31, 32])
+@each_row("length", [1, 2, 31, 32])
 def test_a_block_ends_where_its_length_says(length):
     board, _ = bench({0x50: Recorder({b"\x07": bytes([length]) + bytes(range(32))})})
     assert f": {bytes(range(length)).hex(' ')} (hex, {length} bytes)" in i2c(board, **READ, register=7, form="block")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         (READ, "0x50 on i2c-1: ff (hex, 1 bytes)"),
@@ -276,7 +276,7 @@ def test_arguments_that_do_not_go_together_are_named_and_nothing_goes_out():
         refused(arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         (READ | {"address": 0}, "argument 'address' is 0, outside 8 to 119; 0x08 to 0x77"),
@@ -348,8 +348,8 @@ def test_steps_on_a_slow_bus_are_ended():
 # --- faults of the bus ---
 
 
-@pytest.mark.parametrize("arguments", [READ, READ | {"register": 1, "form": "word"}, WRITE, RUN])
-@pytest.mark.parametrize(
+@each_row("arguments", [READ, READ | {"register": 1, "form": "word"}, WRITE, RUN])
+@each_row(
     ("kind", "said"),
     [
         ("nack", "0x50 on /dev/i2c-1 does not answer: check power"),
@@ -380,7 +380,7 @@ def test_a_part_that_refuses_a_byte_ends_the_steps():
     assert bus.parts[0x50].written == [b"\x01", b"\x02"]
 
 
-@pytest.mark.parametrize("held", ["", "bme280"])
+@each_row("held", ["", "bme280"])
 def test_scanning_shows_what_answers_and_what_is_held(held):
     board, bus = bench({0x08: Recorder(), 0x77: Recorder(), 0x07: Recorder(), 0x78: Recorder()})
     bus.held[0x40] = held
@@ -393,9 +393,7 @@ def test_scanning_shows_what_answers_and_what_is_held(held):
 OWN = {2: "an HDMI port"}
 
 
-@pytest.mark.parametrize(
-    "arguments", [WRITE, WRITE | {"register": 1}, RUN, RUN | {"script": "read 1, wait 1, write 1"}]
-)
+@each_row("arguments", [WRITE, WRITE | {"register": 1}, RUN, RUN | {"script": "read 1, wait 1, write 1"}])
 def test_a_bus_of_the_boards_own_parts_is_not_written_to(arguments):
     board, _ = bench({0x50: Recorder()}, uses=OWN)
     said = complaint(i2c(board, bus=2, **arguments))
@@ -403,7 +401,7 @@ def test_a_bus_of_the_boards_own_parts_is_not_written_to(arguments):
     assert board.i2c(2).transfers == []
 
 
-@pytest.mark.parametrize("arguments", [READ, READ | {"register": 0}, RUN | {"script": "read 1"}])
+@each_row("arguments", [READ, READ | {"register": 0}, RUN | {"script": "read 1"}])
 def test_a_bus_of_the_boards_own_parts_is_read(arguments):
     board, _ = bench({0x50: Recorder()}, uses=OWN)
     assert not i2c(board, bus=2, **arguments).startswith("error")
@@ -420,7 +418,7 @@ def test_the_list_of_buses_says_whose_they_are():
 # --- who may do what ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "known", "effect"),
     [
         ({"action": "detect"}, (), "read"),
@@ -447,7 +445,7 @@ def test_what_may_move_something_is_guarded_and_written_down_before_it_is_done(a
     assert seen == [(effect, 0)] + [(arguments["action"], 0)] * (effect != "read")
 
 
-@pytest.mark.parametrize("arguments", [WRITE, RUN, READ | {"register": 0}])
+@each_row("arguments", [WRITE, RUN, READ | {"register": 0}])
 def test_what_a_person_denies_is_not_done(arguments):
     def deny(asked, _):
         raise Denied(f"{asked.effect} was denied")
@@ -469,7 +467,7 @@ def test_the_fault_of_one_address_is_none_of_another():
 # --- defects that are known ---
 
 
-@pytest.mark.parametrize("script", ["write 01", "write 0x24 007", "read 06", "wait 015, read 1", "wait 00015"])
+@each_row("script", ["write 01", "write 0x24 007", "read 06", "wait 015, read 1", "wait 00015"])
 def test_a_decimal_number_may_begin_with_zeros(script):
     board, _ = bench({0x50: Recorder()})
     assert "unexpectedly" not in i2c(board, **RUN | {"script": script})

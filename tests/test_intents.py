@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from grammars import refusals
+from rows import each_row
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -89,7 +90,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
+@each_row(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
 def test_a_sentence_becomes_a_call(text, tool, arguments):
     call, end = say(text)
     assert call == ToolCall("intent-1", tool, arguments)
@@ -152,7 +153,7 @@ TIMES = [
 ]
 
 
-@pytest.mark.parametrize(("when", "expected"), TIMES, ids=[case[0] for case in TIMES])
+@each_row(("when", "expected"), TIMES, ids=[case[0] for case in TIMES])
 def test_the_time_of_a_reminder(when, expected):
     wanted = {"action": "add", "message": "feed Tom's cat", **expected}
     assert say(f"remind me {when} to feed Tom's cat")[0] == ToolCall("intent-1", "cron", wanted)
@@ -163,7 +164,7 @@ def test_waking_is_in_the_morning():
     assert MATCHER.match("wake me at half past six").arguments["at"] == "06:30"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "remind me to feed the cat",
@@ -179,9 +180,7 @@ def test_a_reminder_without_a_time_that_can_be_kept_asks_when(text):
     assert say(text)[0].text.startswith("When?")
 
 
-@pytest.mark.parametrize(
-    ("text", "question"), [("what does the file say?", "Which file?"), ("cancel my next reminder", "Which one?")]
-)
+@each_row(("text", "question"), [("what does the file say?", "Which file?"), ("cancel my next reminder", "Which one?")])
 def test_a_missing_slot_is_asked_for(text, question):
     events = say(text)
     assert events[0].text.startswith(question)
@@ -204,7 +203,7 @@ def test_nothing_writes_to_a_bus():
     assert all(match is None or not match.tool for match in map(MATCHER.match, texts))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "beginning"),
     [("hello", "Hello"), ("thank you!", "You're welcome"), ("who are you?", "I am picoclaw")],
 )
@@ -245,9 +244,7 @@ def test_the_moment_block_is_skipped():
     assert say(text)[0].name == "sensor_read"
 
 
-@pytest.mark.parametrize(
-    "head", ["<moment>Earlier: we set the timer to 5 minutes.</moment>\n", "Noted: mist the ferns\n"]
-)
+@each_row("head", ["<moment>Earlier: we set the timer to 5 minutes.</moment>\n", "Noted: mist the ferns\n"])
 def test_nor_is_what_stands_before_it(head):
     text = f"{head}<moment>It is 12:00, remind me in 5 minutes to x.</moment>\nhow warm is it?"
     assert say(text)[0].name == "sensor_read"
@@ -282,9 +279,7 @@ def test_ids_differ_within_a_conversation():
     assert next(provider.events(request(first))).id != next(provider.events(request(first, later, first))).id
 
 
-@pytest.mark.parametrize(
-    ("text", "answers"), [("how warm is it?", True), ("hello", False), ("write a poem", False), ("", False)]
-)
+@each_row(("text", "answers"), [("how warm is it?", True), ("hello", False), ("write a poem", False), ("", False)])
 def test_answers_is_for_tools_only(text, answers):
     assert IntentProvider([SHIPPED]).answers(text) is answers
 
@@ -344,7 +339,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("data", "parts"), BROKEN, ids=[str(case[0]) for case in BROKEN])
+@each_row(("data", "parts"), BROKEN, ids=[str(case[0]) for case in BROKEN])
 def test_a_mistake_in_the_data_is_named(data, parts):
     with pytest.raises(ConfigError) as caught:
         IntentMatcher([SHIPPED, data], ["en.toml", "mine.toml"])
@@ -363,8 +358,8 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("shape", ["{} pls", "hey {}", "yo, {} thx", "Could you tell me {}, please, mate", "{} rn tbh"])
-@pytest.mark.parametrize(("text", "tool"), SAME)
+@each_row("shape", ["{} pls", "hey {}", "yo, {} thx", "Could you tell me {}, please, mate", "{} rn tbh"])
+@each_row(("text", "tool"), SAME)
 def test_chat_words_are_passed_over(shape, text, tool):
     match = MATCHER.match(shape.format(text))
     assert match.tool == tool
@@ -382,14 +377,12 @@ SLIPS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "arguments"), SLIPS, ids=[case[0] for case in SLIPS])
+@each_row(("text", "arguments"), SLIPS, ids=[case[0] for case in SLIPS])
 def test_a_slip_of_the_pen_is_mended(text, arguments):
     assert MATCHER.match(text).arguments == arguments
 
 
-@pytest.mark.parametrize(
-    "text", ["what is the remainder", "how is humanity", "list the directors", "fires?", "Presure"]
-)
+@each_row("text", ["what is the remainder", "how is humanity", "list the directors", "fires?", "Presure"])
 def test_an_ordinary_word_is_not_mended(text):
     match = MATCHER.match(text)
     assert (text == "Presure") == bool(match and match.tool)
@@ -426,7 +419,7 @@ PHRASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "tool", "arguments"), PHRASES, ids=[case[0] for case in PHRASES])
+@each_row(("text", "tool", "arguments"), PHRASES, ids=[case[0] for case in PHRASES])
 def test_a_terse_or_roundabout_request(text, tool, arguments):
     match = MATCHER.match(text)
     assert (match.tool, match.missing) == (tool, "")
@@ -456,7 +449,7 @@ OF_DAYS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "query"), OF_DAYS, ids=[case[0] for case in OF_DAYS])
+@each_row(("text", "query"), OF_DAYS, ids=[case[0] for case in OF_DAYS])
 def test_notes_of_a_day_are_looked_for_by_the_day(text, query):
     match = MATCHER.match(text)
     assert (match.tool, match.arguments, match.missing) == ("memory_search", {"query": query}, "")
@@ -489,7 +482,7 @@ def test_the_notes_of_a_day_are_answered(tmp_path, monkeypatch, text, found):
     assert [said for said in NOTED.values() if said in reply] == [found]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *("note that", "remember this", "note that please", "Please remember this!", "hey pico, write this down"),
@@ -530,7 +523,7 @@ rm -rf /
 """
 
 
-@pytest.mark.parametrize("text", NO_REQUEST.strip().splitlines())
+@each_row("text", NO_REQUEST.strip().splitlines())
 def test_what_asks_for_nothing_here_calls_nothing(text):
     match = MATCHER.match(text)
     assert match is None or not match.tool

@@ -4,7 +4,7 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
+from rows import each_row
 
 from picoclaw.automation import rules
 from picoclaw.intents.matcher import IntentMatcher
@@ -54,7 +54,7 @@ PAST = [
 ]
 
 
-@pytest.mark.parametrize(("text", "arguments"), PAST, ids=[case[0] for case in PAST])
+@each_row(("text", "arguments"), PAST, ids=[case[0] for case in PAST])
 def test_a_question_about_the_past_is_looked_up(text, arguments):
     tool, found = called(text)
     assert tool == "sensor_history"
@@ -94,7 +94,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "arguments"), RULES, ids=[case[0] for case in RULES])
+@each_row(("text", "arguments"), RULES, ids=[case[0] for case in RULES])
 def test_a_wish_becomes_a_rule_that_can_be_followed(text, arguments):
     tool, found = called(text)
     assert tool == "rule"
@@ -112,7 +112,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "name"), NAMED)
+@each_row(("text", "name"), NAMED)
 def test_a_rule_is_removed_by_its_number_or_name(text, name):
     assert called(text) == ("rule", {"action": "remove", "name": name})
 
@@ -147,12 +147,12 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "tool"), OTHERS, ids=[case[0] for case in OTHERS])
+@each_row(("text", "tool"), OTHERS, ids=[case[0] for case in OTHERS])
 def test_what_only_looks_like_it_is_something_else(text, tool):
     assert called(text)[0] == tool
 
 
-@pytest.mark.parametrize("text", ["tell me when it gets above 35", "when it is above 30 turn on the fan"])
+@each_row("text", ["tell me when it gets above 35", "when it is above 30 turn on the fan"])
 def test_a_rule_needs_a_sensor(text):
     events = list(provider().events(request(text)))
     assert events[0].text.startswith("Which sensor?")
@@ -166,7 +166,7 @@ def request(text):
     return Request("", (Message("user", text),), ({"name": "sensor_list"}, {"name": "sensor_read"}), 100, 0.0)
 
 
-@pytest.mark.parametrize("text", ["tell me when the greenhouse is above 35", "how warm was it yesterday?"])
+@each_row("text", ["tell me when the greenhouse is above 35", "how warm was it yesterday?"])
 def test_a_tool_that_no_model_is_told_of_is_used(text):
     assert isinstance(next(provider().events(request(text))), ToolCall)
 

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 import sweep
 from grammars import refusals
+from rows import each_row
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -537,7 +538,7 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), OWN, ids=[case[0] for case in OWN])
+@each_row(("text", "expected"), OWN, ids=[case[0] for case in OWN])
 def test_a_sentence_acts_or_says_that_it_does_not(text, expected):
     request = Request("", (Message("user", text),), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
     first = next(INTENTS.events(request))

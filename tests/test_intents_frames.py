@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from grammars import refusals
+from rows import each_row
 from test_intents_languages import answer, home, make_provider, off, on, read  # noqa: F401 - a fixture
 
 from picoclaw.app import App
@@ -132,7 +133,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text for text, _ in SAID])
+@each_row(("text", "expected"), SAID, ids=[text for text, _ in SAID])
 def test_what_is_named_decides(provider, text, expected):
     found = answer(provider, text)
     is_said = isinstance(expected, str) or expected == refusals()
@@ -276,12 +277,12 @@ TALKS = [
 ]
 
 
-@pytest.mark.parametrize(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
+@each_row(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
 def test_a_sentence_goes_on_without_a_verb(provider, lines, expected):
     assert answer(provider, *lines) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "answer_text"),
     [
         ("whats 14.5 times 12", "14.5 × 12 = 174"),

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 import sweep
 from grammars import refusals
+from rows import each_row
 from test_history_tools import fill
 
 from picoclaw.app import App
@@ -224,7 +225,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("language", "text", "expected"), [(one, *row) for one in SAID for row in SAID[one]])
+@each_row(("language", "text", "expected"), [(one, *row) for one in SAID for row in SAID[one]])
 def test_a_sentence_is_understood_in_its_language(provider, language, text, expected):
     found = answer(provider, text)
     assert found.startswith(expected) if isinstance(expected[0], str) else found == expected
@@ -298,7 +299,7 @@ TALKS = [
 ]
 
 
-@pytest.mark.parametrize(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
+@each_row(("lines", "expected"), TALKS, ids=["; ".join(lines) for lines, _ in TALKS])
 def test_a_conversation_goes_on_in_any_language(provider, lines, expected):
     found = answer(provider, *lines)
     assert found.startswith(expected) if isinstance(expected[0], str) else found == expected
@@ -311,9 +312,7 @@ STRANGERS_BOARD = MappingProxyType(
 )
 
 
-@pytest.mark.parametrize(
-    ("language", "lines"), STRANGERS, ids=[f"{language} {lines[0][0]}" for language, lines in STRANGERS]
-)
+@each_row(("language", "lines"), STRANGERS, ids=[f"{language} {lines[0][0]}" for language, lines in STRANGERS])
 def test_what_a_stranger_said_is_understood(strangers, language, lines):
     del language
     said = [text for text, _ in lines]
@@ -381,7 +380,7 @@ def gardener(tmp_path_factory):
     return make_provider(tmp_path_factory.mktemp("garden"), declared=GARDEN)
 
 
-@pytest.mark.parametrize(("lines", "expected"), GOES_ON, ids=["; ".join(lines) for lines, _ in GOES_ON])
+@each_row(("lines", "expected"), GOES_ON, ids=["; ".join(lines) for lines, _ in GOES_ON])
 def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
     found = answer(gardener, *lines)
     assert found.startswith(expected) if isinstance(found, str) else [list(call) for call in found] == expected
@@ -651,7 +650,7 @@ LATER = [
 ]
 
 
-@pytest.mark.parametrize("text", LATER)
+@each_row("text", LATER)
 def test_what_is_to_be_on_later_is_not_switched_now(provider, text):
     assert [one for one in moves(answer(provider, text)) if one[0] == "output"] == []
 
@@ -672,7 +671,7 @@ UNTIL = {
 }
 
 
-@pytest.mark.parametrize("text", UNTIL)
+@each_row("text", UNTIL)
 def test_until_a_time_of_day_is_a_number_of_seconds(home, text):
     seconds = UNTIL[text]
     found = moves(answer(make_provider(home), text))

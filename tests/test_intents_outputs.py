@@ -4,7 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
+from rows import each_row
 
 from picoclaw import schema
 from picoclaw.intents.grammar import NEEDS_CLOCK
@@ -146,7 +146,7 @@ CALLS += [(text, "output", {"action": "list"}) for text in LIST]
 CALLS += [(text, "sensor_add", arguments) for text, arguments in ADD]
 
 
-@pytest.mark.parametrize(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
+@each_row(("text", "tool", "arguments"), CALLS, ids=[case[0] for case in CALLS])
 def test_a_sentence_becomes_a_call_whose_arguments_the_tool_takes(text, tool, arguments):
     assert said(text) == [ToolCall("intent-1", tool, arguments), End("tool_calls", Usage())]
     function = {"output": OutputTool.output, "sensor_add": SensorAddTool.sensor_add}[tool]
@@ -341,7 +341,7 @@ MEANT = {  # in the two corpora these ask for no tool, as they were written befo
 }
 
 
-@pytest.mark.parametrize("name", ["intents_dev", "intents_blind"])
+@each_row("name", ["intents_dev", "intents_blind"])
 def test_with_outputs_every_other_sentence_means_what_it_did(name):
     for row in json.loads((DATA / f"{name}.json").read_text("utf-8")):
         if row["text"] not in MEANT:
@@ -364,7 +364,7 @@ LACKS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "does", "lacks"), LACKS, ids=[case[0] for case in LACKS])
+@each_row(("text", "does", "lacks"), LACKS, ids=[case[0] for case in LACKS])
 def test_a_tool_that_is_not_there_is_named(text, does, lacks):
     answer = f"I understand that you want me to {does}, but I can't here: {lacks}."
     assert said(text, READS) == [Text(answer), End("stop", Usage())]
@@ -389,17 +389,17 @@ def test_a_tools_result_is_said_in_the_owners_words():
 NUMBERS = [("one hundred", 100), ("two hundred", 200), ("twenty five", 25), ("a hundred", 100)]
 
 
-@pytest.mark.parametrize(("words", "seconds"), NUMBERS)
+@each_row(("words", "seconds"), NUMBERS)
 def test_a_reminder_counts_the_same_seconds(words, seconds):
     assert MATCHER.match(f"remind me in {words} seconds to look").arguments["at_seconds"] == seconds
 
 
-@pytest.mark.parametrize("words", ["five ten", "half a dozen", "ten two"])
+@each_row("words", ["five ten", "half a dozen", "ten two"])
 def test_words_that_make_no_number_are_no_time(words):
     assert MATCHER.match(f"remind me in {words} minutes to look").missing.startswith("When?")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "tool", "arguments"),
     [
         ("where are the spare fuses", "memory_search", {"query": "spare fuses"}),

@@ -4,8 +4,8 @@ import json
 import tomllib
 from pathlib import Path
 
-import pytest
 from grammars import refusals
+from rows import each_row
 
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, Text, ToolCall
@@ -170,13 +170,13 @@ CONVERSATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "expected"), CONVERSATIONS, ids=["; ".join(lines) for lines, _ in CONVERSATIONS])
+@each_row(("lines", "expected"), CONVERSATIONS, ids=["; ".join(lines) for lines, _ in CONVERSATIONS])
 def test_what_was_spoken_of_is_meant(lines, expected):
     heard = talk(*lines)[-1]
     assert heard == expected if isinstance(expected, list) else heard.startswith(expected)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "tell me when it gets above 30",
@@ -245,12 +245,12 @@ WISHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "calls"), WISHES, ids=[text for text, _ in WISHES])
+@each_row(("text", "calls"), WISHES, ids=[text for text, _ in WISHES])
 def test_wishes_in_one_sentence_are_done_in_order(text, calls):
     assert talk(text)[0] == calls
 
 
-@pytest.mark.parametrize("text", [
+@each_row("text", [
     "turn the fan on and order a pizza",
     "should I turn the fan on and turn the light off?",
     "she said turn the fan on and turn the light off",
@@ -313,7 +313,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "result", "answer"), ANSWERS)
+@each_row(("text", "result", "answer"), ANSWERS)
 def test_what_was_asked_for_is_answered_in_a_sentence(text, result, answer):
     offered = tuple({"name": name} for name in sorted(TOOLS))
     messages = (Message("user", text),)
@@ -345,7 +345,7 @@ STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers.json").r
 """Conversations of somebody who had not seen the data, each line with its calls, "" where it needs none; null where it is not understood yet."""
 
 
-@pytest.mark.parametrize("lines", STRANGERS, ids=[lines[0][0] for lines in STRANGERS])
+@each_row("lines", STRANGERS, ids=[lines[0][0] for lines in STRANGERS])
 def test_what_a_stranger_said_is_understood(lines):
     for (said, wanted), heard in zip(lines, talk(*(said for said, _ in lines)), strict=True):
         found = [list(call) for call in heard] if isinstance(heard, list) else ""
@@ -360,7 +360,7 @@ GARDENERS = json.loads((Path(__file__).parent / "data/intents_gardener.json").re
 IN_GARDEN = IntentProvider([SHIPPED], declared=GARDEN.copy)
 
 
-@pytest.mark.parametrize("lines", GARDENERS, ids=[lines[0][0] for lines in GARDENERS])
+@each_row("lines", GARDENERS, ids=[lines[0][0] for lines in GARDENERS])
 def test_what_a_gardener_said_is_understood(lines):
     results = RESULTS | {("rule", "add"): "the rule is kept: heater: when it is cold", ("memory_search", ""): NOTE}
     heard = talk(*(said for said, _ in lines), results=results, provider=IN_GARDEN)

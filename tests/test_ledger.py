@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import apsw
 import pytest
 from model_server import ModelServer, call, refusal, reply, status
+from rows import each_row
 from scripted import Clock, Scripted, says
 from test_heartbeat import World
 
@@ -73,7 +74,7 @@ PRICED = CostsConfig(day_money=1.0, currency="EUR", prices=PRICES)
 # --- caps: pure tables ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cause", "stops_at"),
     [
         ("heartbeat", 80),
@@ -97,7 +98,7 @@ def test_what_nobody_waits_for_stops_first(cause, stops_at):
     assert not ledger.explain_cap(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("used", "costs", "said"),
     [
         (DailyUse(12_000), CostsConfig(), "12,000 tokens"),
@@ -112,7 +113,7 @@ def test_how_far_the_caps_are_used_is_said(used, costs, said):
     assert ledger.format_use(used, costs) == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "price", "known"),
     [
         ("big", Price(2, 8), True),
@@ -140,7 +141,7 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
     assert (used, used.percent(costs)) == (DailyUse(100, 0.95), 95)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "left"),
     [
         (NOON, 12 * 3600),

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import sweep
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.markdown import describe_hidden, remove_hidden
@@ -68,7 +69,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown", "left_out"), TEXTS, ids=[repr(case[0]) for case in TEXTS])
+@each_row(("text", "shown", "left_out"), TEXTS, ids=[repr(case[0]) for case in TEXTS])
 def test_what_is_shown_and_what_is_not(text, shown, left_out):
     assert remove_hidden(text) == (text if shown is None else shown)
     assert describe_hidden(text) == left_out
@@ -89,7 +90,7 @@ TRUSTED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), TRUSTED, ids=[repr(case[0]) for case in TRUSTED])
+@each_row(("text", "shown"), TRUSTED, ids=[repr(case[0]) for case in TRUSTED])
 def test_of_the_owners_own_text_nothing_is_lost_that_they_may_miss(text, shown):
     assert remove_hidden(text, trusting=True) == shown
 
@@ -104,7 +105,7 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize("text", SEEN)
+@each_row("text", SEEN)
 def test_what_every_script_needs_stays(text):
     assert remove_invisible(text) == text
 
@@ -119,7 +120,7 @@ UNSEEN = [
 ]
 
 
-@pytest.mark.parametrize("odd", UNSEEN, ids=[ascii(odd)[1:20] for odd in UNSEEN])
+@each_row("odd", UNSEEN, ids=[ascii(odd)[1:20] for odd in UNSEEN])
 def test_what_nobody_sees_is_left_out(odd):
     assert remove_hidden(f"a{odd}b`{odd}`") == "ab``"
     assert describe_hidden(f"a{odd}b") == [f"{len(odd)} invisible character{'s' if len(odd) > 1 else ''}"]

@@ -4,6 +4,7 @@ import time
 from datetime import UTC, date, datetime
 
 import pytest
+from rows import each_row
 
 from picoclaw.memory.search import DateRange, extract_days
 
@@ -78,12 +79,12 @@ def days(text):
     return [DateRange(date.fromisoformat(first), date.fromisoformat(last or first)) for first, _, last in ends]
 
 
-@pytest.mark.parametrize(("said", "meant"), SAID.items())
+@each_row(("said", "meant"), SAID.items())
 def test_the_days_that_are_meant(said, meant):
     assert extract_days(said, NOW)[0] == days(meant)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "said", "meant"),
     [
         ("2026-01-01", "yesterday", "2025-12-31"),

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from picoclaw.errors import Unavailable
 from picoclaw.memory import search
@@ -143,7 +144,7 @@ def notes(request, tmp_path_factory):
     return made(tmp_path_factory.mktemp("notes"), NOTES, embedder), embedder
 
 
-@pytest.mark.parametrize(("question", "path"), RELATED.items())
+@each_row(("question", "path"), RELATED.items())
 def test_what_the_notes_say_is_found_first(notes, question, path):
     index, embedder = notes
     hits = search_search(index, question, embedder, NOW)
@@ -151,7 +152,7 @@ def test_what_the_notes_say_is_found_first(notes, question, path):
     assert 1 >= hits[0].score >= hits[-1].score >= 0.35
 
 
-@pytest.mark.parametrize("question", UNRELATED)
+@each_row("question", UNRELATED)
 def test_what_has_nothing_to_do_with_the_notes_finds_nothing(notes, question):
     index, embedder = notes
     hits = search_search(index, question, embedder, NOW)
@@ -175,7 +176,7 @@ def test_a_hit_says_where_it_stands(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "paths"),
     [
         ("what did I do yesterday?", ["memory/202611/20261121.md"]),
@@ -192,7 +193,7 @@ def test_days_alone_find_the_notes_of_those_days(notes, question, paths):
     assert [hit.path for hit in search_search(index, question, embedder, NOW)] == paths
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "path"),
     [
         ("what did I do with the pump in March?", "memory/202603/20260301.md"),
@@ -226,14 +227,14 @@ UNSAFE = [
 ]
 
 
-@pytest.mark.parametrize("question", UNSAFE, ids=range(len(UNSAFE)))
+@each_row("question", UNSAFE, ids=range(len(UNSAFE)))
 def test_a_question_is_never_syntax(notes, question):
     index, embedder = notes
     found = search_search(index, question, embedder, NOW, least=0)
     assert any("boiler" in f"{hit.heading} {hit.snippet}".lower() for hit in found)
 
 
-@pytest.mark.parametrize("question", ["🔥", '"', "*", "\0", "\n\t", "\ud800", "''", "AND", "NEAR(", "(" * 10_000])
+@each_row("question", ["🔥", '"', "*", "\0", "\n\t", "\ud800", "''", "AND", "NEAR(", "(" * 10_000])
 def test_a_question_without_a_word_finds_nothing(notes, question):
     index, embedder = notes
     assert search_search(index, question, embedder, NOW) == []
@@ -410,7 +411,7 @@ def test_neighbours_lend_each_other_a_part():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("days", "words"),
     [
         ("2026-03-01 2026-03-02", "2026-03-01 2026-03-02"),
@@ -448,7 +449,7 @@ Its valve is grey.
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words", "most", "line", "part"),
     [
         (DAY, "pump fuse", 300, 3, "- 14:05 the pump's fuse is 3 A"),
@@ -533,7 +534,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("word", "text", "there"), FORMS)
+@each_row(("word", "text", "there"), FORMS)
 def test_a_text_has_a_word_in_its_forms_only(word, text, there):
     assert (find_words(text, [word]) == [word]) == there
 

@@ -16,6 +16,7 @@ import pytest
 import sweep
 from foreign_homes import SKILL, TOKEN, make_go, make_nanobot, make_openclaw, write
 from person import Person, picoclaw
+from rows import each_row
 
 from picoclaw.config import Config, load_config
 from picoclaw.maintenance.migrate.json5 import parse_json5
@@ -563,14 +564,12 @@ joined', p: '\ud83d\ude00'}""",
 ]
 
 
-@pytest.mark.parametrize(("text", "value"), JSON5)
+@each_row(("text", "value"), JSON5)
 def test_json5(text, value):
     assert parse_json5(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "{a:}", "{a 1}", "[1 2]", "{,}", "[,]", "'open", "{a: b}x", "@", "[" * 99_999, "{a: 1,,}"]
-)
+@each_row("text", ["", "{", "{a:}", "{a 1}", "[1 2]", "{,}", "[,]", "'open", "{a: b}x", "@", "[" * 99_999, "{a: 1,,}"])
 def test_json5_that_is_none(text):
     with pytest.raises(ValueError, match=r"\w"):
         parse_json5(text)

@@ -17,6 +17,7 @@ from mqtt_broker import (
     needs_mosquitto,
     seconds_of_cpu,
 )
+from rows import each_row
 
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import MqttConfig
@@ -225,7 +226,7 @@ def test_a_broker_may_ask_for_the_boards_own_certificate(tmp_path):
                 assert not board.up, more
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@each_row("version", [4, 5])
 def test_a_packet_without_measure_takes_no_memory(version):
     """A broker that speaks 3.1.1, and one that does not keep the limit that it was told."""
     length = 200_000_000
@@ -362,7 +363,7 @@ NO_BROKERS = {
 }
 
 
-@pytest.mark.parametrize("name", NO_BROKERS)
+@each_row("name", NO_BROKERS)
 def test_what_is_no_broker_is_tried_again_with_patience(name):
     with FalseBroker(NO_BROKERS[name]) as server, Board(server.port) as board:
         until(lambda: server.met >= 3)

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw
+from rows import each_row
 from test_mqtt_sensors import TASMOTA, ZIGBEE
 
 from picoclaw.config.tables import SensorConfig
@@ -102,7 +103,7 @@ def test_what_looks_like_a_sensor_is_offered():
     assert not any(sensor.mqtt == "shed/humidity" for sensor, _ in offers(known, **{"shed/humidity": 40}).values())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         b"",
@@ -156,7 +157,7 @@ def test_the_command_prints_lines_that_can_be_added(tmp_path):
     assert (done.returncode, "refused" in done.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("topic", ["#", "+", "a", "a/#", "+/b", "a/+/#", "$SYS/#", "ä b"])
+@each_row("topic", ["#", "+", "a", "a/#", "+/b", "a/+/#", "$SYS/#", "ä b"])
 def test_what_can_be_listened_to(topic):
     assert is_filter(topic)
 

@@ -7,6 +7,7 @@ import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw_process
+from rows import each_row
 
 from picoclaw.mqtt.homeassistant import parse_order
 from picoclaw.outputs.config import load_outputs
@@ -79,7 +80,7 @@ class House:
 # --- what counts as an order ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "level"),
     [(b"ON", "on"), (b"off", "off"), (b" On\n", "on"), (b"0", "off"), (b"100", "on"), (b"40", "40"), (b"12.5", "12.5")],
 )
@@ -87,7 +88,7 @@ def test_orders(payload, level):
     assert parse_order(payload) == level
 
 
-@pytest.mark.parametrize("payload", [b"", b"101", b"-1", b"nan", b"1e2", b"TOGGLE", b"on; off", b"\xff", b"9" * 99_999])
+@each_row("payload", [b"", b"101", b"-1", b"nan", b"1e2", b"TOGGLE", b"on; off", b"\xff", b"9" * 99_999])
 def test_what_is_no_order(payload):
     with pytest.raises(ValueError, match="is no order") as caught:
         parse_order(payload)
@@ -134,7 +135,7 @@ def test_the_guard_takes_an_order_for_an_unattended_call():
     assert decide(Policy(), asked._replace(effect="actuate"), "mqtt", ()).verdict == "ask"
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
+@each_row("effect", EFFECTS)
 def test_the_guard_lets_a_question_over_mqtt_read_and_stop_whatever_the_policy_says(effect):
     policy = Policy({one: dict.fromkeys(VerdictRow._fields, "allow") for one in EFFECTS})
     asked = CallRequest(effect, ToolCall("1", "exec", {}))

@@ -3,11 +3,11 @@
 import json
 from contextlib import closing
 
-import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from model_server import ModelServer, reply
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw_process
+from rows import each_row
 
 from picoclaw.app import App
 from picoclaw.config import load_config
@@ -90,7 +90,7 @@ def test_only_outputs_that_take_orders_have_a_topic_for_them():
 TOPIC = "picoclaw/shed/output/it"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "graded", "platform", "keys"),
     [
         ("pump", False, "switch", {"pl_on": "ON"}),
@@ -129,7 +129,7 @@ def test_what_a_reminder_says_is_published_only_where_that_is_wanted():
     assert json.loads(make_reminder({}, with_text=True)) == {"at": None, "text": ""}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "text"),
     [(b"", ""), (b" how warm\n is it? ", "how warm is it?"), (b"\xff", "\ufffd"), ("é".encode() * 9000, "é" * 1000)],
 )
@@ -192,7 +192,7 @@ def test_an_output_that_is_gone_is_forgotten_and_a_sensor_is_not():
     assert (found["output_fan"]["name"], "a_temperature" in found) == ("fan", False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "payload",
     [
         *(b"", b"{", b"[]", b"null", b'{"cmps": 5}', b'{"cmps": {"output_a": 5}}', b"[" * 60_000),

@@ -9,6 +9,7 @@ import pytest
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw_process
+from rows import each_row
 
 from picoclaw.automation.clock import boottime
 from picoclaw.config import load_config
@@ -58,7 +59,7 @@ class Porch:
 # --- what others publish ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "settings", "value"),
     [
         (ZIGBEE, {"field": "temperature"}, 21.43),
@@ -105,7 +106,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("payload", HOSTILE)
+@each_row("payload", HOSTILE)
 def test_what_is_no_value_is_refused_and_said_once(payload):
     porch = Porch().say("20")
     for _ in range(50):
@@ -158,7 +159,7 @@ def test_what_the_broker_had_kept_is_doubtful_until_it_is_said_anew():
     assert "nobody knows" in porch.say("25", retained=True).reads()["doubt"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("payload", "problem"),
     [
         ("offline", "it is offline"),
@@ -209,7 +210,7 @@ def test_a_topic_takes_a_broker(tmp_path):
         load_config({"PICOCLAW_HOME": str(tmp_path)})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "quantity"),
     [
         (("°C",), "temperature"),
@@ -225,7 +226,7 @@ def test_what_is_measured_is_found_by_unit_quantity_or_field(given, quantity):
     assert find_conversion(*given).quantity == quantity
 
 
-@pytest.mark.parametrize("given", [("",), ("furlong",), ("°C", "pressure"), ("", "warmth"), ("kPa", "temperature")])
+@each_row("given", [("",), ("furlong",), ("°C", "pressure"), ("", "warmth"), ("kPa", "temperature")])
 def test_what_is_measured_has_to_be_said(given):
     with pytest.raises(ValueError, match=r"unit|quantit|measured"):
         find_conversion(*given)

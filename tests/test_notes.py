@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.errors import StoreError
 from picoclaw.memory import notes, versions
@@ -788,7 +789,7 @@ PAGE = Page("memory/202603/20260302.md", "# 2026-03-02\n\n- 08:10 misted the fer
 PAGE_BEFORE = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("notes", "most", "told"),
     [
         ([], 1000, []),

@@ -10,6 +10,7 @@ import pytest
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import free_port
 from person import picoclaw_process
+from rows import each_row
 
 from picoclaw.channels.notify import NotifyChannel
 from picoclaw.config import load_config
@@ -86,14 +87,14 @@ def test_a_webhook_is_sent_json():
     assert body == {"board": "shed", "number": 7, "quiet": False, "urgency": "urgent"}
 
 
-@pytest.mark.parametrize(("hour", "priority"), [(21, 4), (22, 1), (3, 1), (6, 1), (7, 4)])
+@each_row(("hour", "priority"), [(21, 4), (22, 1), (3, 1), (6, 1), (7, 4)])
 def test_in_quiet_hours_it_comes_without_a_sound(hour, priority):
     with Server() as server:
         channel(f"{server.url}/t", hour=hour, quiet="22:00-07:00").send(message())
         assert server.got[0][2]["priority"] == priority
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error", "unsure"),
     [(500, ChannelDown, True), (503, ChannelDown, True), (429, ChannelDown, False), (0, ChannelDown, True)],
 )
@@ -109,7 +110,7 @@ def test_what_fails_for_now_is_tried_again(status, error, unsure):
         assert way.status().up
 
 
-@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 413])
+@each_row("status", [302, 400, 401, 403, 404, 413])
 def test_what_is_refused_for_good_is_not(status):
     with Server(status) as server:
         with pytest.raises(ChannelError) as caught:
@@ -119,9 +120,7 @@ def test_what_is_refused_for_good_is_not(status):
         assert len(server.got) == 1
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:{port}/%s", "http://nowhere.invalid/%s", "http://127.0.0.1:{port}/a/%s"]
-)
+@each_row("url", ["http://127.0.0.1:{port}/%s", "http://nowhere.invalid/%s", "http://127.0.0.1:{port}/a/%s"])
 def test_nobody_there(url):
     way = channel((url % SECRET).replace("{port}", str(free_port())))
     with pytest.raises(ChannelDown) as caught:

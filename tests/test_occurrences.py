@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 
 from picoclaw.occurrences import (
     Plan,
@@ -29,7 +30,7 @@ def shown(found, zone):
     return [f"{slot.moment.astimezone(ZoneInfo(zone)):%d %H:%M%z}"[:-2] for slot in found]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("zone", "after", "expression", "expected"),
     [
         # put forward over it: once, at the end of what is skipped
@@ -88,7 +89,7 @@ def test_slots_go_on_behind_any_moment():
                 assert found.moment.timestamp() == next(m for m in whole if m > after)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "said"),
     [
         ("", "write five fields"),
@@ -120,9 +121,7 @@ def test_a_zone_that_is_not_known_is_said():
         list_occurrences(Plan("cron", "0 0 * * *", "Europe/Atlantis"), moment("2026-01-01 00:00"), 1)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(60, "every 1 min"), (100, "every 1 min 40 s"), (5400, "every 1 h 30 min")]
-)
+@each_row(("seconds", "words"), [(60, "every 1 min"), (100, "every 1 min 40 s"), (5400, "every 1 h 30 min")])
 def test_an_interval_is_anchored(seconds, words):
     plan = plan_interval(seconds, 1000.0)
     found = list_occurrences(plan, datetime.fromtimestamp(1000.0 + 7.5 * seconds, UTC), 3)
@@ -130,7 +129,7 @@ def test_an_interval_is_anchored(seconds, words):
     assert describe_plan(plan) == words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("expression", "words"),
     [
         ("0 7 * * *", "every day at 07:00 (Europe/Berlin)"),

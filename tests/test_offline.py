@@ -14,6 +14,7 @@ import network
 import pytest
 from model_server import ModelServer, page, raw, refusal, reply, silence, status
 from person import picoclaw_process
+from rows import each_row
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
 from picoclaw.agent.loop import Agent
@@ -104,9 +105,7 @@ def test_it_stays_away_until_it_has_answered_a_request():
     assert knocks.count == 2
 
 
-@pytest.mark.parametrize(
-    ("after", "form"), [(60.0, "%H:%M"), (3 * 86_400.0, "%Y-%m-%d %H:%M")], ids=["today", "days later"]
-)
+@each_row(("after", "form"), [(60.0, "%H:%M"), (3 * 86_400.0, "%Y-%m-%d %H:%M")], ids=["today", "days later"])
 def test_it_is_said_since_when(after, form):
     knocks = Knocks(takes=0.0)
     knocks.outage.record_failure(DOWN)
@@ -281,7 +280,7 @@ def test_a_first_line_that_drips_ends_with_the_turn():
         assert time.monotonic() - begun < 10  # the whole line takes 21 s
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error"),
     [
         (status(302, location="http://login.test/"), Unavailable),
@@ -328,7 +327,7 @@ def delivered(waiting):
     return [merge_messages(parcel, 1_701_000_000.0).text for parcel in group_for_delivery(waiting, together=True)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("waiting", "most"),
     [
         (letters(*(f"reading {n}." for n in range(72))), 2),
@@ -480,6 +479,7 @@ def test_since_when_telegram_is_away_is_right_when_the_date_is_learnt_from_the_n
 # --- a real daemon without a network
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not network.possible(), reason="nobody is given a network namespace here")
 def test_a_board_without_a_network_goes_on_and_comes_back_by_itself():
     """No interface at first, then a dead name server, then another one in resolv.conf; see offline_days.py."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw import config, workspace
@@ -301,7 +302,7 @@ ZONES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "name"), ZONES, ids=[case[0] for case in ZONES])
+@each_row(("text", "name"), ZONES, ids=[case[0] for case in ZONES])
 def test_a_zone_in_many_spellings(text, name):
     zone = parse_zone(text)
     assert str(zone) == name
@@ -333,7 +334,7 @@ NO_ZONES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "advice"), NO_ZONES, ids=[case[0][:20] for case in NO_ZONES])
+@each_row(("text", "advice"), NO_ZONES, ids=[case[0][:20] for case in NO_ZONES])
 def test_what_is_no_zone_says_what_to_write(text, advice):
     with pytest.raises(ValueError, match=re.escape(advice)) as caught:
         parse_zone(text)
@@ -343,7 +344,7 @@ def test_what_is_no_zone_says_what_to_write(text, advice):
     assert (advice in problem) == bool(text)
 
 
-@pytest.mark.parametrize("fields", [{}, {"Name": "Ada"}, {"Time zone": "-"}, {"Time zone": " "}])
+@each_row("fields", [{}, {"Name": "Ada"}, {"Time zone": "-"}, {"Time zone": " "}])
 def test_no_zone_is_no_problem(fields):
     assert find_zone(fields) == (None, "")
 
@@ -451,13 +452,13 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "text", "arguments"), ANSWERS, ids=[f"{c[0]}-{c[1]}" for c in ANSWERS])
+@each_row(("field", "text", "arguments"), ANSWERS, ids=[f"{c[0]}-{c[1]}" for c in ANSWERS])
 def test_a_plain_answer_is_noted(field, text, arguments):
     assert understood(text, asked(field)) == ("first_run", arguments)
 
 
-@pytest.mark.parametrize("earlier", [(), *map(asked, FIELDS)], ids=["new", *FIELDS])
-@pytest.mark.parametrize(
+@each_row("earlier", [(), *map(asked, FIELDS)], ids=["new", *FIELDS])
+@each_row(
     ("text", "arguments"),
     [
         ("my name is Ada", {"name": "Ada"}),
@@ -499,8 +500,8 @@ ELSE = [
 ]
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(("text", "comes"), ELSE, ids=[case[0] for case in ELSE])
+@each_row("field", FIELDS)
+@each_row(("text", "comes"), ELSE, ids=[case[0] for case in ELSE])
 def test_a_real_question_is_no_answer_and_is_not_nagged(field, text, comes):
     found = understood(text, asked(field))
     assert found[0] == comes if isinstance(found, tuple) else found.startswith(comes)
@@ -522,13 +523,13 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("field", "text"), OTHERS, ids=[f"{case[0]}-{case[1]}" for case in OTHERS])
+@each_row(("field", "text"), OTHERS, ids=[f"{case[0]}-{case[1]}" for case in OTHERS])
 def test_what_is_no_plain_answer_is_not_noted(field, text):
     found = understood(text, asked(field))
     assert isinstance(found, str) or found[0] != "first_run"
 
 
-@pytest.mark.parametrize(("field", "says"), [("name", "call me Ada"), ("preferences", "I prefer short answers")])
+@each_row(("field", "says"), [("name", "call me Ada"), ("preferences", "I prefer short answers")])
 def test_what_may_have_been_an_answer_names_the_sentence_that_is_one(field, says):
     assert says in understood("blau", asked(field))
     assert says not in understood("blau")
@@ -540,7 +541,7 @@ def test_a_question_does_not_stay_open_for_ever():
     assert understood("my name is Ada", later) == ("first_run", {"name": "Ada"})
 
 
-@pytest.mark.parametrize("text", ["undo", "Undo that, please", "take that back", "that's wrong"])
+@each_row("text", ["undo", "Undo that, please", "take that back", "that's wrong"])
 def test_an_answer_is_taken_back(text):
     noted = ToolCall("intent-9", "first_run", {"name": "Hallo"})
     result = Message("tool", f"Noted: Name Hallo.\nTime zone: {QUESTIONS['Time zone']}", call_id="intent-9")
@@ -558,7 +559,7 @@ def test_what_is_taken_back_is_asked_for_again(home):
     assert told(home, name="Ada").splitlines()[0] == "Noted: Name Ada."
 
 
-@pytest.mark.parametrize("text", ["Ada", "hello", "done", "I live in Berlin", "skip", "later"])
+@each_row("text", ["Ada", "hello", "done", "I live in Berlin", "skip", "later"])
 def test_nothing_of_it_is_understood_when_there_is_no_meeting(text):
     plain = tuple(name for name in TOOLS if name != "first_run")
     assert isinstance(understood(text, asked("name"), plain), str)
@@ -582,7 +583,7 @@ def test_a_question_stays_open_after_an_answer_that_was_refused():
     assert understood("Berlin", earlier) == ("first_run", {"time_zone": "Berlin"})
 
 
-@pytest.mark.parametrize(("text", "lacks"), [("write a poem", True), ("hello", False), ("I'm Ada", False)])
+@each_row(("text", "lacks"), [("write a poem", True), ("hello", False), ("I'm Ada", False)])
 def test_what_began_it_unasked_is_answered_too(text, lacks):
     provider = IntentProvider([SHIPPED])
     tools = tuple({"name": name} for name in TOOLS)

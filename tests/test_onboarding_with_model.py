@@ -2,6 +2,7 @@
 
 import pytest
 from model_server import ModelServer, call, reply
+from rows import each_row
 from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
 from picoclaw.app import App
@@ -37,7 +38,7 @@ def asked(provider, *messages, tools=(*TOOLS, FIRST_RUN), calls=True):
     return list(provider.events(Request("", tuple(messages), tools, 100, 0.0, calls=calls)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "before", "noted"),
     [
         ("hello", (), {}),
@@ -57,7 +58,7 @@ def test_what_belongs_to_the_meeting_does_not_reach_the_model(matcher, said, bef
     assert not model.requests
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "before"),
     [
         ("how warm is it?", ()),
@@ -74,7 +75,7 @@ def test_what_does_not_belong_to_it_goes_to_the_model_which_knows_nothing_of_it(
     assert provider.name == "scripted"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "invited"),
     [
         (says("Well."), True),
@@ -95,7 +96,7 @@ def test_nobody_is_invited_twice(matcher):
     assert text_of(asked(provider, *first, Message("user", "how warm is it?"))) == "Well."
 
 
-@pytest.mark.parametrize("settings", [{"leads": False}, {"tools": TOOLS}, {"calls": False}])
+@each_row("settings", [{"leads": False}, {"tools": TOOLS}, {"calls": False}])
 def test_without_an_open_meeting_that_it_leads_the_model_is_asked(matcher, settings):
     leads = settings.pop("leads", True)
     provider, model = led(matcher, says("Hi."), leads=leads)

@@ -35,6 +35,7 @@ from model_server import (
     truncated_stream,
     whole_body,
 )
+from rows import each_row
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of, toolset_of
 from validity import check_body, check_conversation
 
@@ -113,7 +114,7 @@ def error_from(*script: Answer, stream: bool = True) -> ProviderError:
 # A good server
 
 
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("stream", [True, False])
 def test_a_plain_answer_takes_one_request(stream: bool) -> None:
     found, server = asked(reply("It is warm."), stream=stream)
     assert found == [Text("It is warm."), End("stop", Usage(7, 3))]
@@ -134,14 +135,14 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@each_row("name", ANSWERS)
 def test_a_streamed_answer_gives_the_same_events_as_a_whole_one(name: str) -> None:
     whole, _ = asked(reply(*ANSWERS[name]), stream=False)
     streamed, _ = asked(reply(*ANSWERS[name], pieces=1), stream=True)
     assert whole == streamed
 
 
-@pytest.mark.parametrize("asks", [True, False])
+@each_row("asks", [True, False])
 def test_a_server_may_stream_or_not_as_it_likes(asks: bool) -> None:
     found, _ = asked(reply("21", call("exec"), stream=not asks), stream=asks)
     assert (text_of(found), len(calls_of(found))) == ("21", 1)
@@ -155,7 +156,7 @@ def test_tokens_are_guessed_when_the_server_does_not_count() -> None:
     assert not end.usage.counted
 
 
-@pytest.mark.parametrize(("usage", "told"), [((41, 7), [41]), ((0, 7), []), ((1, 0), [1])])
+@each_row(("usage", "told"), [((41, 7), [41]), ((0, 7), []), ((1, 0), [1])])
 def test_what_the_server_counted_stands_beside_what_was_estimated(usage: tuple[int, int], told: list[int]) -> None:
     found, _ = asked(reply("21", usage=usage))
     end = found[-1]
@@ -177,13 +178,13 @@ def test_a_request_may_name_another_model() -> None:
     assert [request.body["model"] for request in server.requests] == ["llama", "qwen"]
 
 
-@pytest.mark.parametrize(("key", "header"), [("sk-123", "Bearer sk-123"), ("", None)])
+@each_row(("key", "header"), [("sk-123", "Bearer sk-123"), ("", None)])
 def test_the_key_is_sent_if_there_is_one(key: str, header: str | None) -> None:
     _, server = asked(reply("ok"), key=key)
     assert server.requests[0].headers.get("authorization") == header
 
 
-@pytest.mark.parametrize("key", ["sk-123\n", "sk-123\r", "sk 123", "sk-ü", "\x00"])
+@each_row("key", ["sk-123\n", "sk-123\r", "sk 123", "sk-ü", "\x00"])
 def test_a_key_that_no_header_may_hold_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(Refused, match="PICOCLAW_API_KEY") as caught:
         asked(reply("ok"), key=key)
@@ -206,7 +207,7 @@ ECHOES: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("name", ECHOES)
+@each_row("name", ECHOES)
 def test_a_key_that_the_server_sends_back_is_not_shown(name: str) -> None:
     with ModelServer(itertools.repeat(ECHOES[name])) as server:
         chain = Chain(ModelLink("", ModelProvider(model_at(server.url), KEY), 0), Matcher)
@@ -243,7 +244,7 @@ def test_a_word_that_stands_for_no_key_is_not_masked() -> None:
     assert text_of(found) == "none of them"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [status(308, "moved", location="https://user:hunter22@b/"), page(), truncated_stream(chunk(content="x")), drop()],
     ids=["redirect", "page", "cut", "drop"],
@@ -296,8 +297,8 @@ def rounds(count: int) -> list[Answer]:
     return [reply("", call("measure", {"quantity": f"number {i}"})) for i in range(count)]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("count", [1, 5])
+@each_row("stream", [True, False])
+@each_row("count", [1, 5])
 def test_n_rounds_take_n_plus_one_requests_over_one_connection(stream: bool, count: int) -> None:
     with ModelServer([*rounds(count), reply("Done."), reply("Hello.")]) as server:
         agent = agent_of(ModelProvider(model_at(server.url, stream=stream)))
@@ -344,7 +345,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_made_anew() -> None:
         provider.close()
 
 
-@pytest.mark.parametrize("way", ["close", "stop", "ctrl-c"])
+@each_row("way", ["close", "stop", "ctrl-c"])
 def test_stop_in_the_middle_of_an_answer_hangs_up(way: str) -> None:
     heard: list[Any] = []
 
@@ -436,8 +437,8 @@ def test_misbehaviour_is_named(answer: Answer, kind: type[ProviderError], told: 
     assert told in str(error)
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("before", [0, 1])
+@each_row("stream", [True, False])
+@each_row("before", [0, 1])
 def test_a_call_of_a_stream_that_broke_is_never_given(stream: bool, before: int) -> None:
     """Whatever came before the break, no tool call comes out of it."""
     parts = chunks("Let me.", [call("exec", {"command": "ls"})])[: -2 - before]
@@ -450,7 +451,7 @@ def test_a_call_of_a_stream_that_broke_is_never_given(stream: bool, before: int)
     assert not calls_of(seen)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         events(*chunks("It is warm."), kind="application/json"),
@@ -513,7 +514,7 @@ def test_nobody_listens_there() -> None:
     provider.close()
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://", "ftp://x/v1", "http://127.0.0.1:99999/v1", "http://a b/v1"])
+@each_row("url", ["http://[::1", "http://", "ftp://x/v1", "http://127.0.0.1:99999/v1", "http://a b/v1"])
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(ProviderError) as caught, closing(ModelProvider(model_at(url))) as provider:
         list(provider.events(request_of(seconds=2)))
@@ -534,7 +535,7 @@ def test_a_server_that_speaks_something_else() -> None:
 IN_AN_HOUR = "the date in an hour"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "low", "high"),
     [
         ({"retry_after": "7"}, 7, 7),
@@ -608,8 +609,8 @@ def thoughts(body: Any, field: str) -> list[Any]:
     return [m.get(field) for m in body["messages"] if m["role"] == "assistant"]
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-@pytest.mark.parametrize("stream", [True, False])
+@each_row("field", ["reasoning_content", "reasoning"])
+@each_row("stream", [True, False])
 def test_a_model_gets_its_thoughts_back_within_the_turn_and_never_after_it(field: str, stream: bool) -> None:
     with ModelServer([answer(field) for answer in (*THINKING, THINKING[2])]) as server:
         provider = ModelProvider(model_at(server.url, stream=stream))
@@ -622,7 +623,7 @@ def test_a_model_gets_its_thoughts_back_within_the_turn_and_never_after_it(field
     assert sent == [[], ["First."], ["First.", "Second."], [None, None, None]]
 
 
-@pytest.mark.parametrize(("field", "asked"), [("reasoning_content", 5), ("reasoning", 4)])
+@each_row(("field", "asked"), [("reasoning_content", 5), ("reasoning", 4)])
 def test_a_server_that_takes_no_thoughts_is_sent_none(field: str, asked: int) -> None:
     def judged(body: Any) -> Answer:
         if any(thoughts(body, field)):
@@ -635,7 +636,7 @@ def test_a_server_that_takes_no_thoughts_is_sent_none(field: str, asked: int) ->
     assert len(server.requests) == asked  # one more where others want the field in every message
 
 
-@pytest.mark.parametrize(("text", "said"), [("", True), ("21", False)])
+@each_row(("text", "said"), [("", True), ("21", False)])
 def test_a_model_that_thinks_until_its_limit_says_so(text: str, said: bool) -> None:
     found, _ = asked(reply(text, finish="length", reasoning="Hm, hm, hm"))
     assert any(isinstance(event, Notice) and "answer_tokens" in event.text for event in found) is said
@@ -663,7 +664,7 @@ def test_a_blind_model_gets_the_words() -> None:
     assert [r.said for r in server.requests] == ["what is it?"] * 2
 
 
-@pytest.mark.parametrize("code", [400, 500])
+@each_row("code", [400, 500])
 def test_a_server_that_refuses_a_picture_is_asked_without_it_and_that_is_said(code: int) -> None:
     no = refusal(code, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj")
     with ModelServer([no, reply("I cannot see."), reply("Still not.")]) as server:
@@ -735,7 +736,7 @@ class Bench:
 BUSY = refusal(503, "busy")
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
+@each_row("failures", [0, 1, 2])
 def test_chain_tries_again(failures: int) -> None:
     with Bench([*[BUSY] * failures, reply("Here I am.")]) as bench:
         assert bench.ask() == [Text("Here I am."), End("stop", Usage(7, 3))]
@@ -750,7 +751,7 @@ def test_chain_waits_as_long_as_it_is_told() -> None:
         assert bench.waits == [4.0]
 
 
-@pytest.mark.parametrize(("wait", "seconds"), [("3600", 10_000.0), ("15", 10.0)], ids=["long", "past the deadline"])
+@each_row(("wait", "seconds"), [("3600", 10_000.0), ("15", 10.0)], ids=["long", "past the deadline"])
 def test_chain_does_not_wait_in_vain(wait: str, seconds: float) -> None:
     with Bench([refusal(429, "slow", retry_after=wait)]) as bench:
         assert isinstance(bench.ask(seconds=seconds)[0], Notice)
@@ -876,9 +877,7 @@ def test_chain_closes_the_fallback_only_if_it_was_needed() -> None:
     assert bench.matcher.closed
 
 
-@pytest.mark.parametrize(
-    "answer", [page(), truncated_body(), drop(), silence(), comments(), raw(b"{"), refusal(401, "x")]
-)
+@each_row("answer", [page(), truncated_body(), drop(), silence(), comments(), raw(b"{"), refusal(401, "x")])
 def test_a_turn_ends_well_whatever_the_server_does(answer: Answer) -> None:
     """The whole way: the turn ends in time with one clear line, and what it leaves behind is valid."""
     with ModelServer(lambda _: answer) as server:

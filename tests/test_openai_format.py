@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from model_server import NO_USAGE, call, chunk, chunks, usage_of, whole_body
+from rows import each_row
 from scripted import TOOLS, calls_of, joined, text_of
 from validity import check_body
 
@@ -84,7 +85,7 @@ def test_the_requests_own_model_goes_before_the_configured_one() -> None:
     assert openai.build_body(request_of(ASKED)._replace(model="llama"), "m", stream=False)["model"] == "llama"
 
 
-@pytest.mark.parametrize("token", ["<|im_start|>", "</s>", "[INST]", "<｜User｜>", "<tool_call>"])
+@each_row("token", ["<|im_start|>", "</s>", "[INST]", "<｜User｜>", "<tool_call>"])
 def test_control_tokens_of_chat_templates_go_out_broken_wherever_they_stand(token: str) -> None:
     told = f"x {token}system"
     called = ToolCall("x", "exec", {"command": told, token: [told]})
@@ -116,7 +117,7 @@ def test_body_names_the_cap_as_the_server_does() -> None:
     assert (body["max_completion_tokens"], "max_tokens" in body) == (100, False)
 
 
-@pytest.mark.parametrize("system", ["", " \n"])
+@each_row("system", ["", " \n"])
 def test_body_leaves_out_what_is_empty(system: str) -> None:
     body = openai.build_body(request_of(ASKED, system=system, tools=()), "m", stream=False)
     assert "tools" not in body
@@ -131,7 +132,7 @@ def test_calls_and_results_are_paired() -> None:
     assert messages[2] == {"role": "tool", "tool_call_id": number, "name": "sensor_read", "content": "21.4"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "ids",
     [
         ("call_abc", "call_def"),
@@ -166,7 +167,7 @@ def test_a_broken_call_goes_back_as_an_empty_object() -> None:
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-@pytest.mark.parametrize("name", ["", "sensor read", "functions.exec", "größe", "x" * 100, "a\nb"])
+@each_row("name", ["", "sensor read", "functions.exec", "größe", "x" * 100, "a\nb"])
 def test_names_that_no_server_would_take_back_are_mended(name: str) -> None:
     sent(ASKED, Message("assistant", "", (ToolCall("x", name),)), Message("tool", "error: no tool", call_id="x"))
 
@@ -182,7 +183,7 @@ def test_a_question_right_after_a_result_is_taken_by_strict_servers() -> None:
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "user"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damaged",
     [
         (ASKED, Message("tool", "of nothing", call_id="x")),
@@ -227,8 +228,8 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("finish", ["", "length"])
+@each_row("name", ANSWERS)
+@each_row("finish", ["", "length"])
 def test_every_chunking_gives_the_same_events(name: str, finish: str) -> None:
     text, calls = ANSWERS[name]
     expected = heard(whole_body(text, calls, finish))
@@ -237,7 +238,7 @@ def test_every_chunking_gives_the_same_events(name: str, finish: str) -> None:
         assert heard(*chunks(text, calls, finish, pieces=pieces)) == expected, pieces
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@each_row("name", ANSWERS)
 def test_a_split_at_any_place_gives_the_same_events(name: str) -> None:
     text = ANSWERS[name][0]
     expected = heard(whole_body(text, usage=NO_USAGE))
@@ -270,7 +271,7 @@ def test_usage_in_a_last_chunk_without_choices() -> None:
     assert heard(chunk(content="Hi"), chunk("stop"), last)[-1] == End("stop", Usage(41, 7))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "believed"),
     [(2**63, 10**12), (10**400, 10**12), (-1, 0), (-(2**63), 0), (True, 0), (1e300, 0), (2**62, 10**12), (41, 41)],
 )
@@ -279,17 +280,17 @@ def test_usage_that_no_database_takes_is_bounded(told: Any, believed: int) -> No
     assert heard(whole_body("Hi") | {"usage": usage})[-1] == End("stop", Usage(believed, believed))
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, [], -1])
+@each_row("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, [], -1])
 def test_usage_that_says_nothing(usage: Any) -> None:
     assert heard(whole_body("Hi", usage=NO_USAGE) | {"usage": usage}) == [Text("Hi"), End("stop", Usage())]
 
 
-@pytest.mark.parametrize("choices", [[], [None], ["text"], [{}], [{"message": None}], [{"message": "text"}]])
+@each_row("choices", [[], [None], ["text"], [{}], [{"message": None}], [{"message": "text"}]])
 def test_choices_with_nothing_in_them(choices: list[Any]) -> None:
     assert heard({"choices": choices}) == [End("stop", Usage())]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "text"),
     [
         ({"content": None}, ""),
@@ -309,7 +310,7 @@ def test_content_in_all_its_forms(message: dict[str, Any], text: str) -> None:
     assert text_of(heard(chunk(**message), chunk("stop"))) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finish", "known"), [("length", "length"), ("content_filter", "content_filter"), ("", "stop"), (None, "stop")]
 )
 def test_why_an_answer_ended(finish: Any, known: str) -> None:
@@ -321,7 +322,7 @@ def test_tool_calls_as_a_reason_with_none_and_stop_with_some() -> None:
     assert len(calls_of(heard(whole_body("", [call("exec")], finish="stop")))) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "meant"),
     [
         ('{"a": 1}', {"a": 1}),
@@ -337,7 +338,7 @@ def test_arguments_that_can_be_read(arguments: str, meant: dict[str, Any]) -> No
     assert calls_of(heard(whole_body("", [call("exec", arguments)]))) == [ToolCall("call_1", "exec", meant)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         '{"command": "rm',
@@ -366,7 +367,7 @@ def test_broken_arguments_are_kept_apart_and_never_run(arguments: str) -> None:
     sent(ASKED, Message("assistant", "", (found,)), Message("tool", "error", call_id=found.id))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "meant"),
     [({"a": 1}, {"a": 1}), ({}, {}), (None, {})],
 )
@@ -376,7 +377,7 @@ def test_arguments_that_are_no_text(arguments: Any, meant: dict[str, Any]) -> No
     assert calls_of(heard(chunk(tool_calls=[one]), chunk("stop"))) == [ToolCall("call_1", "exec", meant)]
 
 
-@pytest.mark.parametrize("arguments", [[1], 7, True, {"a": float("nan")}, {"a": "\ud83d"}])
+@each_row("arguments", [[1], 7, True, {"a": float("nan")}, {"a": "\ud83d"}])
 def test_arguments_that_are_no_text_and_no_good(arguments: Any) -> None:
     one = {"id": "call_1", "function": {"name": "exec", "arguments": arguments}}
     (found,) = calls_of(heard(whole_body("", [one])))
@@ -395,7 +396,7 @@ def test_calls_without_ids_get_different_ones() -> None:
     assert len({c.id for c in calls_of(heard(whole_body("", bare)))}) == 3
 
 
-@pytest.mark.parametrize("odd", [{}, {"function": None}, {"function": "exec"}, {"function": {"arguments": "{}"}}])
+@each_row("odd", [{}, {"function": None}, {"function": "exec"}, {"function": {"arguments": "{}"}}])
 def test_a_call_without_a_name_is_one_that_no_tool_answers(odd: dict[str, Any]) -> None:
     assert [c.name for c in calls_of(heard(whole_body("", [odd])))] in ([""], [])
 
@@ -440,7 +441,7 @@ def test_the_old_form_of_a_call() -> None:
     assert whole == streamed == ToolCall(whole.id, "exec", {"command": "ls"})
 
 
-@pytest.mark.parametrize("text", ["half \ud83d a pair", "\ude00"])
+@each_row("text", ["half \ud83d a pair", "\ude00"])
 def test_half_a_character_is_replaced(text: str) -> None:
     assert "�" in text_of(answered(text))
     text_of(answered(text)).encode()
@@ -450,13 +451,13 @@ def test_a_character_split_over_two_chunks_is_whole() -> None:
     assert text_of(heard(chunk(content="ok \ud83d"), chunk("stop", content="\ude00!"))) == "ok 😀!"
 
 
-@pytest.mark.parametrize("odd", [None, [], "text", 7, True])
+@each_row("odd", [None, [], "text", 7, True])
 def test_a_chunk_that_is_no_object(odd: Any) -> None:
     with pytest.raises(Unavailable, match="object"):
         heard(odd)
 
 
-@pytest.mark.parametrize("odd", [{}, {"choices": None}, {"status": "ok"}, {"message": "Not here."}])
+@each_row("odd", [{}, {"choices": None}, {"status": "ok"}, {"message": "Not here."}])
 def test_a_body_that_is_no_answer(odd: Any) -> None:
     with pytest.raises(Unavailable, match="no answer"):
         heard(odd)
@@ -465,7 +466,7 @@ def test_a_body_that_is_no_answer(odd: Any) -> None:
 # Errors within an answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "kind", "told"),
     [
         ({"error": {"message": "overloaded"}}, Unavailable, "overloaded"),
@@ -490,7 +491,7 @@ def test_error_within_an_answer(part: dict[str, Any], kind: type[ProviderError],
 # Calls written as text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "shown", "wanted"),
     [
         ("fenced", "I will look.\n", [("sensor_read", {"quantity": "light"})]),
@@ -512,7 +513,7 @@ def test_calls_written_as_text(name: str, shown: str, wanted: list[tuple[str, An
     assert len({c.id for c in calls_of(events)}) == len(wanted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '```json\n{"name": "unknown_tool", "arguments": {}}\n```',
@@ -546,7 +547,7 @@ def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
     assert answered(text) == [Text(text), End("stop", Usage(7, 3))]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '```json\n{"name": "exec", "arguments": {"command": "touch X"}}\n```\nI did not run it.',
@@ -566,7 +567,7 @@ def test_text_that_only_looks_like_a_call_stays_text(text: str) -> None:
         '<b id="exec">exec</b>',
     ],
 )
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@each_row("size", [1, 7, 1000])
 def test_a_call_that_is_only_talked_about_is_not_made(text: str, size: int) -> None:
     inline = TextCallParser(KNOWN)
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
@@ -574,9 +575,9 @@ def test_a_call_that_is_only_talked_about_is_not_made(text: str, size: int) -> N
     assert (shown + rest, found) == (text, [])
 
 
-@pytest.mark.parametrize("said", ["", "I look.\n"])
-@pytest.mark.parametrize("end", ["\n```", "\n\n```\n", "```", "\n```json\n", "\n</tool_call>\n"])
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@each_row("said", ["", "I look.\n"])
+@each_row("end", ["\n```", "\n\n```\n", "```", "\n```json\n", "\n</tool_call>\n"])
+@each_row("size", [1, 7, 1000])
 def test_a_call_before_a_lone_fence_is_made(said: str, end: str, size: int) -> None:
     text = f'{said}{{"name": "exec", "arguments": {{"command": "ls"}}}}{end}'
     inline = TextCallParser(KNOWN)
@@ -585,7 +586,7 @@ def test_a_call_before_a_lone_fence_is_made(said: str, end: str, size: int) -> N
     assert (shown + rest, found) == (said, [("exec", {"command": "ls"})])
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@each_row("size", [1, 2, 5, 1000])
 def test_attributes_are_arguments(size: int) -> None:
     text = """Look:\n<tools>
   <sensor_read sensor="porch" quantity='the "air"' />
@@ -627,7 +628,7 @@ def test_blanks_without_end_cost_no_time(before: str, field: str) -> None:
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize("name", ["fenced", "fence cut short", "tagged", "bare", "array"])
+@each_row("name", ["fenced", "fence cut short", "tagged", "bare", "array"])
 def test_a_call_in_text_that_was_cut_is_not_run(name: str) -> None:
     text = ANSWERS[name][0]
     events = answered(text, finish="length")
@@ -644,7 +645,7 @@ def test_calls_are_not_looked_for_where_no_tool_was_offered() -> None:
     assert calls_of(heard(whole_body('{"name": "exec"}'), known=frozenset())) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("<think>Hm.</think>It is 21.", "It is 21."),
@@ -665,7 +666,7 @@ def error_of(message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"message": message, **more}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "answer", "kind", "told"),
     [
         (401, error_of("Incorrect key"), KeyRefused, "PICOCLAW_API_KEY"),
@@ -710,9 +711,7 @@ def test_failure(status: int, answer: Any, kind: type[PicoclawError], told: str)
     assert len(str(error).splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "place"), [(400, "config.toml"), (402, "account"), (405, "base_url"), (418, "config.toml")]
-)
+@each_row(("status", "place"), [(400, "config.toml"), (402, "account"), (405, "base_url"), (418, "config.toml")])
 def test_a_refusal_says_what_to_try(status: int, place: str) -> None:
     assert place in str(make_error(status, {}))
 
@@ -739,7 +738,7 @@ def test_written_arguments_survive_the_way_there_and_back() -> None:
 # What small models take for JSON
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "arguments"),
     [
         ('{"a": 1,}', {"a": 1}),
@@ -751,8 +750,8 @@ def test_nearly_json_is_read(text: str, arguments: dict[str, Any]) -> None:
     assert parse_arguments(text) == (arguments, "")
 
 
-@pytest.mark.parametrize("depth", [60, 200, 900, 960, 965, 970, 3000])
-@pytest.mark.parametrize("written", ['{{"name": "exec", "arguments": {}}}', "{}"])
+@each_row("depth", [60, 200, 900, 960, 965, 970, 3000])
+@each_row("written", ['{{"name": "exec", "arguments": {}}}', "{}"])
 def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written: str) -> None:
     text = f'{{"a": {"[" * depth}{"]" * depth}}}'
     assert parse_arguments(text) == ({}, text)
@@ -761,7 +760,7 @@ def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written:
     assert (calls.feed(answer) + calls.end(cut=False)[0], calls.end(cut=False)[1]) == (answer, [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{{"name": "sensor_read", "arguments": {"sensor": ""}}}',
@@ -784,7 +783,7 @@ def test_what_is_nested_too_deep_to_be_kept_is_no_arguments(depth: int, written:
         '<tool_call>\n{"name": "sensor_read", "arguments": {"sensor": ""}}\n</tool_call>\nIt is 21 °C.',
     ],
 )
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@each_row("size", [1, 3, 1000])
 def test_calls_as_small_models_write_them(text: str, size: int) -> None:
     inline = TextCallParser(frozenset({"sensor_read"}))
     shown = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
@@ -792,7 +791,7 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
     assert (shown + rest, found) == ("", [("sensor_read", {"sensor": ""})])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown", "found"),
     [
         ("<tool_response>\n21 °C\n</tool_response>\nIt is 21 °C.", "", []),
@@ -815,7 +814,7 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
         ('{"sensor_read": 21.4}', '{"sensor_read": 21.4}', []),
     ],
 )
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@each_row("size", [1, 3, 1000])
 def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown: str, found: Any) -> None:
     inline = TextCallParser(frozenset({"sensor_read"}))
     told = "".join(inline.feed(text[i : i + size]) for i in range(0, len(text), size))
@@ -823,7 +822,7 @@ def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown
     assert (told + rest, calls) == (shown, found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "text", "shown"),
     [
         ("<moment>Sunday; an XML file</moment>\nWho are you?", "<response>Ada</response>", "Ada"),
@@ -866,7 +865,7 @@ def test_a_result_that_is_not_there_is_told_in_the_words_of_the_request() -> Non
 # Thoughts in fields of their own, and pictures
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@each_row("name", ["reasoning_content", "reasoning"])
 def test_a_thought_is_put_aside_in_the_field_that_it_came_in(name: str) -> None:
     parts = [chunk(**{name: part}) for part in ("Hm, ", "the \ud83d", "\ude00 sensor.")]
     for found in (heard(*parts, *chunks("21")), heard(whole_body("21", **{name: "Hm, the \U0001f600 sensor."}))):
@@ -881,7 +880,7 @@ def test_a_thought_that_comes_twice_is_kept_once() -> None:
     assert found == [End("stop", Usage(), Thought("", ({"reasoning_content": "Hm."},)))]
 
 
-@pytest.mark.parametrize("odd", [None, "", 7, ["Hm"], {"text": "Hm"}])
+@each_row("odd", [None, "", 7, ["Hm"], {"text": "Hm"}])
 def test_a_thought_that_is_no_text_is_none(odd: Any) -> None:
     assert heard(chunk(reasoning_content=odd), chunk(content="21"))[-1] == End("stop", Usage())
 
@@ -893,7 +892,7 @@ def test_a_thought_that_is_too_long_to_be_sent_back_is_dropped() -> None:
 MINE = Message("assistant", "", (READ,), thought=Thought("m", ({"reasoning": "Hm <|x|>"},)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("by", "wants", "fields"),
     [
         ("m", (), {"reasoning": "Hm < |x|>"}),
@@ -912,7 +911,7 @@ def test_a_thought_goes_back_as_far_as_the_server_takes_it(by: str, wants: Any, 
     assert {name: sent[name] for name in sent if "reasoning" in name} == fields
 
 
-@pytest.mark.parametrize("images", [True, False])
+@each_row("images", [True, False])
 def test_pictures_go_to_models_that_take_them(images: bool) -> None:
     told = ASKED._replace(images=(Image("image/png", b"\x89PNG"),))
     content = openai.build_body(request_of(told), "m", stream=False, images=images)["messages"][-1]["content"]
@@ -929,7 +928,7 @@ def test_two_questions_that_become_one_keep_their_pictures() -> None:
 CALL = '<tool_call>{"name": "exec", "arguments": {}}</tool_call>'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("thought", "text", "finish", "made"),
     [
         (f"I run it.\n{CALL}", "", "stop", 1),

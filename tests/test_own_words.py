@@ -5,6 +5,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
+from rows import each_row
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -51,7 +52,7 @@ REMINDERS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "text", "when", "own"), REMINDERS)
+@each_row(("message", "text", "when", "own"), REMINDERS)
 def test_a_reminder_is_ordered_with_its_words_and_its_time(message, text, when, own):
     assert orders.is_ordered_reminder(text, JobTime(**when), by(message)) is own
     assert not orders.is_ordered_reminder(text, JobTime(**when), by(message, "guest"))
@@ -159,7 +160,7 @@ def test_a_word_of_the_owners_lifts_the_taint_and_no_rule():
     assert decide(strict, CallRequest("plan", call, is_requested=True), "owner", taint).verdict == "refuse"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "text", "own"),
     [
         ("read the letter, and never open the valve at night", "open the valve at night", False),
@@ -262,7 +263,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "line", "own"), COMMANDS)
+@each_row(("message", "line", "own"), COMMANDS)
 def test_a_command_is_ordered_as_a_whole_and_in_its_order(message, line, own):
     for before in ("", "Read http://news.example.net/. "):
         began = time.monotonic()
@@ -295,7 +296,7 @@ OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("message", "name", "seconds", "own"), OUTPUTS)
+@each_row(("message", "name", "seconds", "own"), OUTPUTS)
 def test_an_output_is_switched_on_as_ordered(message, name, seconds, own):
     for before in ("", "Read http://news.example.net/. "):
         assert orders.is_ordered_output(name, seconds, by(before + message)) is own

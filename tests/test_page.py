@@ -7,6 +7,7 @@ import time
 
 import pytest
 from page_house import PaperHouse, later, served
+from rows import each_row
 
 from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
@@ -488,7 +489,7 @@ def test_health_waits_for_nobody_who_looks_into_it(tmp_path):
         thread.join()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("problem", "word"),
     [
         ("telegram is down: https://api.telegram.org/bot1:SECRET cannot be reached", "telegram is down"),

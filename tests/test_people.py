@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import apsw
 import pytest
 from model_server import ModelServer, call, reply
+from rows import each_row
 from telegram_server import TOKEN
 from test_earlier_home import make_earlier_database
 from test_telegram import QUICK, WORDING, TelegramServer
@@ -618,7 +619,7 @@ LATE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "late", "told"), LATE)
+@each_row(("text", "late", "told"), LATE)
 def test_a_late_reminder_says_so_in_its_own_language(text, late, told):
     assert format_message(OutboxMessage(1, "terminal", text, 1000.0), "terminal", 1000.0 + late) == told
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from anthropic_server import AnthropicServer, said
 from model_server import ModelServer, refusal, reply
+from rows import each_row
 
 from picoclaw.agent.conversation import MAX_PICTURE_BYTES, MAX_PICTURES, Pictures, detect_media_type, read_pictures
 from picoclaw.app import App
@@ -31,7 +32,7 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "kind"),
     [
         (JPEG, "image/jpeg"),
@@ -133,7 +134,7 @@ def test_a_blind_model_is_told_the_name(workspace: Path) -> None:
     assert first.taints == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "told", "shown"),
     [
         (400, "image input is not supported", [True, False]),

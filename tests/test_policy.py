@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from picoclaw.cli import run
 from picoclaw.messages import Caller, ToolCall
@@ -59,7 +60,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("tables", "row"), GOOD)
+@each_row(("tables", "row"), GOOD)
 def test_what_the_owner_writes_counts(tables, row):
     policy, problems = parse_policy(tables)
     assert (problems, verdicts(policy)) == ((), row)
@@ -77,8 +78,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("tables", "problem"), WRONG)
-@pytest.mark.parametrize("more", [{}, {"tools": {"write_file": "allow", "i2c": {"owner": "refuse"}}}])
+@each_row(("tables", "problem"), WRONG)
+@each_row("more", [{}, {"tools": {"write_file": "allow", "i2c": {"owner": "refuse"}}}])
 def test_a_mistake_gives_nobody_more(tables, problem, more):
     policy, problems = parse_policy({**more, **tables})
     assert problem in problems

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
-import pytest
+from rows import each_row
 
 from picoclaw.prompts import (
     PROMPT_MODES,
@@ -67,18 +67,18 @@ def names(mode, facts=ALL, templates=None):
     return [part.name for part in build_sections(mode, facts, templates or SHIPPED)]
 
 
-@pytest.mark.parametrize("mode", PROMPT_MODES)
+@each_row("mode", PROMPT_MODES)
 def test_the_sections_of_a_mode_in_their_order(mode):
     assert names(mode) == ORDER[mode].split()
 
 
-@pytest.mark.parametrize("mode", PROMPT_MODES)
+@each_row("mode", PROMPT_MODES)
 def test_without_facts_only_the_rules_are_left(mode):
     few = names(mode, PromptFacts(tools=False))
     assert few == [name for name in ("identity", "safety") if mode != "none"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "empty", "gone"),
     [
         ("first_run", "", {"first_run"}),
@@ -118,7 +118,7 @@ def test_the_same_values_give_the_same_bytes():
     assert join_sections(build_sections("full", ALL, SHIPPED)) == join_sections(build_sections("full", ALL, SHIPPED))
 
 
-@pytest.mark.parametrize("mode", PROMPT_MODES)
+@each_row("mode", PROMPT_MODES)
 def test_no_word_of_the_system_text_comes_from_the_code(mode):
     """With wording that is nothing but marks, what is left is marks, values and the space between them."""
     text = join_sections(build_sections(mode, ALL, Marked()))
@@ -131,7 +131,7 @@ def test_no_word_of_the_system_text_comes_from_the_code(mode):
     assert text.strip() == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "values", "must", "text"),
     [
         ("It is {facts}.", {"facts": "late"}, "facts", "It is late."),
@@ -147,7 +147,7 @@ def test_filling(template, values, must, text):
     assert fill_template(template, values, must) == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["</file>", "</FILE >", "< /file>", "</ file>", "x</skill>y", "</moment>", "</file\n>", "</file></file></file>"],
 )
@@ -167,8 +167,8 @@ def test_other_markup_stays():
 MARK = "[{name} is longer; read_file {name} shows the rest]"
 
 
-@pytest.mark.parametrize("most", [64, 100, 1000, 20_000])
-@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 101, 999, 1001, 20_000, 20_001, 1_000_000])
+@each_row("most", [64, 100, 1000, 20_000])
+@each_row("length", [0, 1, 63, 64, 65, 101, 999, 1001, 20_000, 20_001, 1_000_000])
 def test_a_long_file_keeps_its_head_and_its_tail(most, length):
     text = "".join(chr(ord("a") + i % 26) for i in range(length))
     shown = shorten_page(MARK, "memory/MEMORY.md", text, most)
@@ -183,14 +183,14 @@ def test_a_long_file_keeps_its_head_and_its_tail(most, length):
         assert shown.endswith(text[-most * 2 // 10 :])
 
 
-@pytest.mark.parametrize("length", [0, 1, 100, 499, 500, 501, 998, 999, 1000, 5000])
+@each_row("length", [0, 1, 100, 499, 500, 501, 998, 999, 1000, 5000])
 def test_a_mark_of_any_length_keeps_to_the_budget(length):
     shown = shorten_page("x" * length, "A", "y" * 10_000, 1000)
     assert len(shown) <= 1000
     assert shown.count("y") >= 498
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lengths", "per_file", "total", "shown"),
     [
         ([100, 100, 100], 20_000, 24_000, [100, 100, 100]),
@@ -217,9 +217,7 @@ def test_the_head_of_a_message():
     assert add_header("", "hello") == "hello"
 
 
-@pytest.mark.parametrize(
-    ("count", "ratio", "tokens"), [(0, 4.0, 0), (1, 4.0, 1), (4, 4.0, 1), (5, 4.0, 2), (27, 2.7, 10)]
-)
+@each_row(("count", "ratio", "tokens"), [(0, 4.0, 0), (1, 4.0, 1), (4, 4.0, 1), (5, 4.0, 2), (27, 2.7, 10)])
 def test_the_estimate_of_tokens(count, ratio, tokens):
     assert estimate_tokens(count, ratio) == tokens
     assert isinstance(estimate_tokens(count, ratio), int)

@@ -3,11 +3,12 @@
 import math
 
 import pytest
+from rows import each_row
 
 from picoclaw.text import bm25, fold_case, list_query_terms, list_terms, reduce_to_vocabulary
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("", []),
@@ -28,7 +29,7 @@ def test_words(text, expected):
     assert list_terms(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "expected"),
     [
         ("How do I use the sensors?", ["sensor"]),
@@ -42,7 +43,7 @@ def test_a_question_asks_for_pairs(query, expected):
     assert list_query_terms(query) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "best", "others"),
     [
         ("湿度", "测量温度和湿度", ["制度", "水"]),
@@ -63,7 +64,7 @@ def test_a_vocabulary_finds_what_its_text_does():
     assert set(list_terms(reduce_to_vocabulary(text))) == set(list_terms(text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         ("Don’t", "don't"),
@@ -90,7 +91,7 @@ def test_bm25_by_hand():
     assert bm25("soil wind", texts)[2] == pytest.approx(bm25("wind", texts)[2])
 
 
-@pytest.mark.parametrize(("k1", "b", "same"), [(1.2, 0.0, (0, 3)), (0.0, 0.75, (0, 1, 3))])
+@each_row(("k1", "b", "same"), [(1.2, 0.0, (0, 3)), (0.0, 0.75, (0, 1, 3))])
 def test_what_the_constants_do(k1, b, same):
     """Without `b` length does not count; without `k1` a word counts once, and length neither."""
     scores = bm25("frost", ["frost", "frost frost", "wind", "frost wind wind wind"], k1, b)
@@ -98,7 +99,7 @@ def test_what_the_constants_do(k1, b, same):
     assert scores[2] == 0 < scores[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "texts", "scores"),
     [("frost", [], []), ("frost", ["", ""], [0, 0]), ("", ["frost"], [0]), ("the", ["the"], [0])],
 )

@@ -9,8 +9,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from model_server import STREAM, ModelServer
+from rows import each_row
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import End, Message, Request, Text, ToolCall
@@ -51,9 +51,7 @@ def find_items(api, body):
     return calls, results, thoughts
 
 
-@pytest.mark.parametrize(
-    "talk", CONVERSATIONS, ids=lambda talk: f"{talk['server']}-{talk['model']}-{talk['name'][-24:]}"
-)
+@each_row("talk", CONVERSATIONS, ids=lambda talk: f"{talk['server']}-{talk['model']}-{talk['name'][-24:]}")
 def test_a_recorded_conversation_goes_as_it_went(talk):
     answers = iter(talk["rounds"])
     kind = STREAM if talk["stream"] else "application/json"

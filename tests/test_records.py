@@ -5,7 +5,7 @@ import dataclasses
 import pickle
 import typing
 
-import pytest
+from rows import each_row
 
 from picoclaw import records
 
@@ -90,14 +90,14 @@ def outcome(act, *given):
         return "refused" if not isinstance(error, AttributeError) else "no such attribute"
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_as_the_standard_library(case):
     ours, theirs = make(records, records), make(dataclasses, typing)
     expected = outcome(CASES[case], *theirs)
     assert outcome(CASES[case], *ours) == expected
 
 
-@pytest.mark.parametrize("case", ON_FIELDS)
+@each_row("case", ON_FIELDS)
 def test_functions_as_the_standard_library(case):
     ours, theirs = make(records, records)[2:], make(dataclasses, typing)[2:]
     assert outcome(ON_FIELDS[case], records, *ours) == outcome(ON_FIELDS[case], dataclasses, *theirs)

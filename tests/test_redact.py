@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from person import Person, picoclaw
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.messages import Message, Notice, Turn, Usage
@@ -90,12 +91,12 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("secret", MARKED)
+@each_row("secret", MARKED)
 def test_what_has_a_vendors_mark_goes(secret: str) -> None:
     assert [redact(around.format(secret)) for around in AROUND] == [around.format(MASK) for around in AROUND]
 
 
-@pytest.mark.parametrize(("text", "secret"), NAMED)
+@each_row(("text", "secret"), NAMED)
 def test_what_stands_where_secrets_stand_goes(text: str, secret: str) -> None:
     done = redact(f"before\n{text}\nafter")
     assert secret not in done and MASK in done  # noqa: PT018 - the one without the other says nothing
@@ -104,13 +105,13 @@ def test_what_stands_where_secrets_stand_goes(text: str, secret: str) -> None:
     assert redact(done) == done
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@each_row("text", HARMLESS)
 def test_nothing_else_goes(text: str) -> None:
     assert redact(text) == text
     assert redact(f"{text}\n{text}") == f"{text}\n{text}"
 
 
-@pytest.mark.parametrize("form", ["tangerine:42", "tangerine%3A42", "74616e676572696e653a3432", "dGFuZ2VyaW5lOjQy"])
+@each_row("form", ["tangerine:42", "tangerine%3A42", "74616e676572696e653a3432", "dGFuZ2VyaW5lOjQy"])
 def test_a_known_secret_goes_in_every_form(form: str) -> None:
     assert Redactor(["tangerine:42", "none", ""])(f"<{form}> none") == f"<{MASK}> none"
 

@@ -1,7 +1,7 @@
 """What a model says or asks for over and over is noticed, and what only looks alike is not."""
 
-import pytest
 from model_server import NO_USAGE, chunk, chunks, whole_body
+from rows import each_row
 from scripted import calls_of, text_of
 from test_openai_format import KNOWN, heard
 
@@ -29,8 +29,8 @@ LIVELY = {
 }
 
 
-@pytest.mark.parametrize("name", PHRASES)
-@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+@each_row("name", PHRASES)
+@each_row("size", [1, 7, 64, 10_000])
 def test_a_phrase_without_end_is_cut_at_the_same_place(name, size):
     text = "Of course:\n" + PHRASES[name] * (4000 // len(PHRASES[name]))
     repetition, told = Repetition(), 0
@@ -48,14 +48,14 @@ def test_a_phrase_without_end_is_cut_at_the_same_place(name, size):
     assert len(kept) <= len("Of course:\n") + 2 * len(PHRASES[name])
 
 
-@pytest.mark.parametrize("name", LIVELY)
-@pytest.mark.parametrize("size", [1, 50, 10_000])
+@each_row("name", LIVELY)
+@each_row("size", [1, 50, 10_000])
 def test_what_only_looks_alike_is_told_whole(name, size):
     repetition, text = Repetition(), LIVELY[name]
     assert {repetition.feed(text[i : i + size]) for i in range(0, len(text), size)} == {None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "begin", "phrase", "longest"),
     [
         ("Write 'I shall label my wires.' 100 times", "", "I shall label my wires.\n", 5700),
@@ -72,7 +72,7 @@ def test_even_what_is_wanted_ends_some_time(asked, begin, phrase, longest):
     assert (Repetition(asked).feed(begin + phrase * 100) is None) == (longest > 2000)
 
 
-@pytest.mark.parametrize("pieces", [1, 3, 50, 500])
+@each_row("pieces", [1, 3, 50, 500])
 def test_an_answer_that_repeats_itself_ends_and_calls_nothing(pieces):
     text = PHRASES["a call"] * 100
     events = heard(*chunks(text, usage=NO_USAGE, pieces=pieces))
@@ -93,7 +93,7 @@ def named(letters):
     return [ToolCall(str(i), letter) for i, letter in enumerate(letters)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "times"),
     [
         ("a", 1),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
-import pytest
 from model_server import Answer, Exchange, Json, ModelServer, call, chunk, chunks, events, reply
+from rows import each_row
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 from validity import check_body, check_conversation
 
@@ -88,7 +88,7 @@ USE, DONE = reply("", SWITCH), reply("It is on.")
 ONCE = [("switch", 17, True)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "broken",
     [
         reset(begin=False),
@@ -111,7 +111,7 @@ ONCE = [("switch", 17, True)]
         "within a thought",
     ],
 )
-@pytest.mark.parametrize("times", [1, 2])
+@each_row("times", [1, 2])
 def test_what_nobody_heard_is_asked_again_and_done_once(broken: Answer, times: int) -> None:
     seen = turn_over(*[broken] * times, USE, *[broken] * times, DONE)
     assert (seen.turn.stopped, seen.turn.reply, seen.read) == ("", "It is on.", "It is on.")
@@ -121,7 +121,7 @@ def test_what_nobody_heard_is_asked_again_and_done_once(broken: Answer, times: i
     assert second == [second[0]] * (times + 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "heard"),
     [
         (chunks("It is o")[:-2], "It is o"),
@@ -130,7 +130,7 @@ def test_what_nobody_heard_is_asked_again_and_done_once(broken: Answer, times: i
     ],
     ids=["after text", "after text and half a call", "and a whole call"],
 )
-@pytest.mark.parametrize("before", [0, 1], ids=["first", "after a tool"])
+@each_row("before", [0, 1], ids=["first", "after a tool"])
 def test_what_was_heard_stays_and_is_not_said_again(parts: list[Json], heard: str, before: int) -> None:
     seen = turn_over(*[USE] * before, reset(*parts), DONE)
     assert seen.turn.stopped == "error"
@@ -142,7 +142,7 @@ def test_what_was_heard_stays_and_is_not_said_again(parts: list[Json], heard: st
     assert len(seen.bodies) == before + 1
 
 
-@pytest.mark.parametrize("missing", [1, None], ids=["count", "mark"])
+@each_row("missing", [1, None], ids=["count", "mark"])
 def test_an_answer_that_said_its_end_is_whole_without_the_last_mark(missing: int | None) -> None:
     """Some servers, and proxies before them, cut the connection as soon as they have said why the answer ended."""
     end = -missing if missing else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from model_server import Answer, Json, ModelServer, events, status
+from rows import each_row
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, joined, toolset_of
 
 from picoclaw.agent.loop import Agent
@@ -129,8 +130,8 @@ def test_a_picture_and_a_schema_have_their_own_form() -> None:
     assert body["tool_choice"] == "none"
 
 
-@pytest.mark.parametrize("streams", [True, False])
-@pytest.mark.parametrize(
+@each_row("streams", [True, False])
+@each_row(
     ("response", "meant", "finish"),
     [
         (said(words("It is 21 °C.")), [Text("It is 21 °C.")], "stop"),
@@ -184,7 +185,7 @@ def test_a_thought_goes_back_with_its_call() -> None:
     assert first.reply == "Fine."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error", "told"),
     [
         (status(401, {"error": {"message": "bad key"}}), KeyRefused, "bad key"),
@@ -202,7 +203,7 @@ def test_errors(answer: Answer, error: type[ProviderError], told: str) -> None:
         asked(answer)
 
 
-@pytest.mark.parametrize("word", ["include", "temperature", "store"])
+@each_row("word", ["include", "temperature", "store"])
 def test_what_a_server_does_not_know_is_left_out(word: str) -> None:
     refusal = status(400, {"error": {"message": f"Unsupported parameter: '{word}'"}})
     found, (first, second) = asked(refusal, said(words("ok")), temperature=0.5)

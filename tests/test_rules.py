@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 
 from picoclaw.automation import conditions, rules
 from picoclaw.automation.checklist import parse_checklist
@@ -27,7 +28,7 @@ WARM = Series("greenhouse", "temperature")
 # --- words ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "means"),
     [
         ("greenhouse.temperature > 35 for 10 minutes", "the temperature of greenhouse is above 35 °C for 10 min"),
@@ -53,7 +54,7 @@ def test_what_a_condition_means(text, means):
     assert conditions.format_condition(parse_condition(text)).endswith(means)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expression"),
     [
         ("every day at 6:00", "0 6 * * *"),
@@ -81,7 +82,7 @@ def test_what_a_time_means(text, expression):
     assert parse_condition(text).plan.text == expression
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "says"),
     [
         ("greenhouse is hot", "write it like"),
@@ -133,13 +134,13 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize("text", SENTENCES)
+@each_row("text", SENTENCES)
 def test_rules_and_the_checklist_understand_the_same_conditions(text):
     (item,) = parse_checklist(f"- tell me when: {text}").items
     assert item.when == parse_condition(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "every morning", "every evening at 8", "daily 07:30", "every day at 6:00 and 18:00", "mondays and fridays 18:30",
@@ -195,7 +196,7 @@ class Bench:
 GONE = (None, "no answer")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("when", "more", "values", "fires"),
     [
         ("greenhouse.temperature > 35", {}, [34, 35, 35.1], 1),
@@ -249,7 +250,7 @@ def test_a_state_that_was_kept_goes_on_after_a_restart():
     assert bench.look(36, 36, 36, 36, 36, 36, 36, 36) == 1
 
 
-@pytest.mark.parametrize(("trusted", "fires"), [(True, 1), (False, 0)])
+@each_row(("trusted", "fires"), [(True, 1), (False, 0)])
 def test_a_cooldown_after_a_reboot_counts_what_is_known_for_sure(trusted, fires):
     bench = Bench("greenhouse.temperature > 35", cooldown="1 hour")
     assert bench.look(36, 20) == 1
@@ -274,7 +275,7 @@ def test_a_condition_that_was_rewritten_begins_anew():
     assert bench.look(36) == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"since": 3, "nonsense": 1}', '{"fired": [1]}', "null"])
+@each_row("text", ["", "[]", "{", '{"since": 3, "nonsense": 1}', '{"fired": [1]}', "null"])
 def test_a_state_that_cannot_be_read_is_a_new_one(text):
     assert load_state(text) == RuleState()
 
@@ -310,7 +311,7 @@ def test_it_fires_at_its_time_not_before():
     assert bench.look(None) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "why", "skipped"),
     [
         ({}, "it was 06:00, 4 h ago", ""),
@@ -331,7 +332,7 @@ def test_a_week_off_is_one_late_firing():
     assert "6 before it missed" in bench.fired[0].why
 
 
-@pytest.mark.parametrize("jump", [timedelta(hours=-2), timedelta(minutes=-5), timedelta(seconds=-30)])
+@each_row("jump", [timedelta(hours=-2), timedelta(minutes=-5), timedelta(seconds=-30)])
 def test_a_clock_that_is_put_back_repeats_nothing(jump):
     bench = at_six()
     bench.go(18 * 3600)
@@ -360,7 +361,7 @@ def test_a_clock_that_is_not_to_be_trusted_is_waited_for():
     assert bench.look(None) == 1
 
 
-@pytest.mark.parametrize("day", [datetime(2026, 3, 28, 12, tzinfo=BERLIN), datetime(2026, 10, 24, 12, tzinfo=BERLIN)])
+@each_row("day", [datetime(2026, 3, 28, 12, tzinfo=BERLIN), datetime(2026, 10, 24, 12, tzinfo=BERLIN)])
 def test_the_hour_that_is_skipped_or_repeated_counts_once(day):
     bench = Bench("every day at 2:30", every=0.0)
     bench.wall = day
@@ -561,6 +562,6 @@ def test_a_mistake_in_any_form_names_its_line(text, line, tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 4000, "", "1", "null"], ids=range(6))
+@each_row("text", ["[" * 200_000, '{"a":' * 200_000, "- " * 4000, "", "1", "null"], ids=range(6))
 def test_a_damaged_state_is_a_rule_that_was_never_looked_at(text):
     assert load_state(text) == RuleState()

@@ -14,6 +14,7 @@ import pytest
 from daemon_kit import Daemon, events_until
 from model_server import ModelServer, call, chunk, reply, silence
 from person import PICOCLAW, Person, environment, picoclaw_process
+from rows import each_row
 from sandbox_kit import needs_walls
 
 from picoclaw.channels import ipc
@@ -124,7 +125,7 @@ def raw(daemon):
     return connection
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         b"nonsense\n",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from model_server import Json, chunk, events, refusal
+from rows import each_row
 from scripted import CALLER, PROMPTS, TOOLS, Toolbox, text_of, toolset_of
 from strict_server import (
     JUDGES,
@@ -97,7 +98,7 @@ SIGNED = {"google": {"thought_signature": "x"}}
 HELLO = {"role": "user", "content": "hello"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "judge", "words"),
     [
         ([], openai, "at least one"),
@@ -175,7 +176,7 @@ FIRST, SECOND = Message("tool", "first", call_id="a"), Message("tool", "second",
 BOTH = Message("assistant", "", TWO)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("broken", "repaired"),
     [
         ((), "user …"),
@@ -228,7 +229,7 @@ def test_treatment(broken: tuple[Message, ...], repaired: str) -> None:
     assert complaints(body_of(*broken, wants=frozenset(QUIRKS))) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "sent"),
     [
         ({"text": "ä\n"}, {"text": "ä\n"}),
@@ -262,7 +263,7 @@ def test_arguments_that_hold_themselves_or_go_too_deep_go_out_as_an_object() -> 
         assert call.calls[0].arguments == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "sent"),
     [
         ("sensor_read", "sensor_read"),
@@ -483,7 +484,7 @@ def test_a_server_that_is_given_all_that_it_wants_and_refuses_is_not_asked_for_e
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("status", [400, 500])
+@each_row("status", [400, 500])
 def test_calls_are_made_one_by_one_where_the_server_takes_only_one_at_once(status: int) -> None:
     answers, sent, refused = turns_at(llama_3, openai, status=status)
     assert (answers, refused) == (["Good."] * 2, 1)

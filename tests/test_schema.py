@@ -5,6 +5,7 @@ import math
 from typing import Annotated, Any, Literal
 
 import pytest
+from rows import each_row
 
 from picoclaw.schema import (
     InvalidArgument,
@@ -30,7 +31,7 @@ def converted(kind, value):
         return REFUSED
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
         (118, 118),
@@ -64,7 +65,7 @@ def test_whole_numbers(value, expected):
     assert converted(int, value) is REFUSED or type(converted(int, value)) is int
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "expected"),
     [
         (21, 21.0),
@@ -90,7 +91,7 @@ def test_numbers(value, expected):
     assert converted(float, value) is REFUSED or type(converted(float, value)) is float
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "value", "expected"),
     [
         (bool, True, True),
@@ -139,7 +140,7 @@ def test_other_kinds(kind, value, expected):
     assert converted(kind, value) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "fits"), [(8, True), (119, True), ("0x77", True), (7, False), (120, False), (-1, False), (10**30, False)]
 )
 def test_a_span_includes_both_ends(value, fits):
@@ -158,7 +159,7 @@ def test_a_span_holds_for_each_item_of_a_list():
         convert_value([0, 256], p)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [LONG, [LONG], {"a": LONG}, HUGE, 16**9000],
     ids=["text", "list", "object", "number", "more digits than Python prints"],
@@ -194,7 +195,7 @@ def test_null_for_an_optional_value_is_its_default():
     assert check_arguments(WANTED, given) == {"path": "a", "lines": 20, "mode": "", "data": None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "said"),
     [
         ({}, "'path' is missing: path in the workspace"),
@@ -232,7 +233,7 @@ def test_json_schema_of_nothing_is_an_empty_object():
     assert build_json_schema(()) == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "default", "schema"),
     [
         (bool, False, {"type": "boolean"}),
@@ -247,7 +248,7 @@ def test_json_schema_of_a_default(kind, default, schema):
     assert json.loads(json.dumps(described)) == schema
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "taken"),
     [("a\ud800b", "a?b"), ("\ud83d\ude00", "??"), ("grün ☕ 𝄞 \0", "grün ☕ 𝄞 \0"), ("", ""), (7, "7")],
 )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from broken_server import SOON, WORDS, Shape, never_ends
 from model_server import Answer, ModelServer, events, refusal, reply
+from rows import each_row
 from shape_kit import House, check, every, play, row
 
 from picoclaw.config.tables import ModelConfig
@@ -65,7 +66,7 @@ def test_the_table_has_no_shape_that_is_not_played() -> None:
 # --- how long a server asks to be left alone
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "text", "seconds"),
     [
         ({"retry-after": "7"}, "", 7),
@@ -127,7 +128,7 @@ def test_no_words_keep_the_reader_busy(text: str) -> None:
     assert time.process_time() - begun < 0.5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "rests"),
     [
         (refusal(429, "Slow down", retry_after="2.5"), [2.5, 2.5]),
@@ -151,7 +152,7 @@ OVERFLOW = re.compile("413|too long|overflow")  # the first model may answer a s
 FAILING = [s for s in every() if s.ends in {"again", "once"} and s.patience > 1 and not OVERFLOW.search(s.does)][::9]
 
 
-@pytest.mark.parametrize("shape", FAILING, ids=lambda shape: shape.does)
+@each_row("shape", FAILING, ids=lambda shape: shape.does)
 def test_the_next_model_answers_where_the_first_does_not(house: House, shape: Shape) -> None:
     with (
         ModelServer(lambda _: reply("It is the other one.")) as other,
@@ -231,7 +232,7 @@ def test_whoever_takes_an_answer_may_take_their_time(monkeypatch: pytest.MonkeyP
         clock.now += 100.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "count", "streamed", "good"),
     [
         (MAX_BODY_BYTES, 1, False, True),
@@ -292,7 +293,7 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 # --- streams, line by line
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sent", "values"),
     [
         (b'data: {"a": 1}\n\ndata: [1]\n\ndata: [DONE]\n\n', [{"a": 1}, [1], DONE_MARK]),
@@ -313,13 +314,13 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
         *("other ends of lines", "after the end", "no last end", "nothing"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 2, 1000])
+@each_row("size", [1, 2, 1000])
 def test_streams_are_read_whatever_their_lines_are_like(sent: bytes, values: list[Any], size: int) -> None:
     parts = (sent[i : i + size] for i in range(0, len(sent), size))
     assert list(http.read_sse_objects(http.iter_stream_lines(parts))) == values
 
 
-@pytest.mark.parametrize("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
+@each_row("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
 def test_what_is_not_json_in_a_stream_is_named(sent: bytes) -> None:
     with pytest.raises(Unavailable, match="not JSON"):
         list(http.read_sse_objects(http.iter_stream_lines(iter([sent]))))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from person import picoclaw_process
+from rows import each_row
 
 from picoclaw.cli import service
 from picoclaw.cli.arguments import Parser
@@ -338,7 +339,7 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     assert maintenance_service.find_program().command[1:] == ("-m", "picoclaw")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "written"),
     [
         ("/opt/picoclaw/bin/picoclaw", "/opt/picoclaw/bin/picoclaw"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from model_server import ModelServer
 from person import Person, picoclaw
+from rows import each_row
 
 from picoclaw.config import load_config
 from picoclaw.config.files import set_value
@@ -17,7 +18,7 @@ from picoclaw.resources import find_shipped
 TEMPLATE = (find_shipped("templates") / "config.toml").read_text()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "table", "key", "value", "after"),
     [
         ("", "model", "name", "x", '\n[model]\nname = "x"\n'),
@@ -44,7 +45,7 @@ def test_one_key_is_set_and_nothing_else(before, table, key, value, after):
     assert set_value(changed, table, key, value) == changed
 
 
-@pytest.mark.parametrize(
+@each_row(
     "before",
     ['model = { name = "x" }\n', "[model]\nname = [\n 1]\n", '[model]\nname = """\nx"""\n', "[model\n", "[[model]]\n"],
 )
@@ -53,7 +54,7 @@ def test_what_only_a_person_should_change_is_left(before):
         set_value(before, "model", "name", "y")
 
 
-@pytest.mark.parametrize(("table", "keys"), tomllib.loads(TEMPLATE).items())
+@each_row(("table", "keys"), tomllib.loads(TEMPLATE).items())
 def test_the_shipped_comments_are_where_values_go(table, keys):
     """Setting a key of the template puts it into the line that explains it."""
     assert keys == {}

@@ -10,6 +10,7 @@ import time
 import psycopg
 import pytest
 from postgres_server import PASSWORD, Proxy
+from rows import each_row
 from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
 
 from picoclaw.agents import agent_id
@@ -381,7 +382,7 @@ def test_what_is_wrong_with_an_address_is_said_without_the_password(url, change,
     assert PASSWORD not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://", "postgresql://h/d", "postgresql://a:%zz@h/d"])
+@each_row("url", ["postgresql://", "postgresql://h/d", "postgresql://a:%zz@h/d"])
 def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url):
     with pytest.raises(ConfigError) as caught:
         read_address(url)
@@ -389,7 +390,7 @@ def test_an_address_that_cannot_be_read_is_refused_without_repeating_it(url):
     assert "geheim" not in show_address(url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "mode"),
     [
         ("postgresql://a@localhost/d", "prefer"),

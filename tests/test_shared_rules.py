@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 from person import picoclaw
+from rows import each_row
 from shared_kit import Board, Clock
 
 from picoclaw.agents import agent_id
@@ -222,7 +223,7 @@ def test_without_the_store_the_agents_of_the_home_are_listed(tmp_path):
 ROW = {"id": agent_id("garden"), "key": "garden", "board": "thief", "at": 1.0, "deleted": False}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "table", "names"),
     [
         ('{"table": {"type": "open"}, "pages": {"SOUL.md": "a"}}', {"type": "open"}, ["SOUL.md"]),
@@ -241,6 +242,6 @@ def test_of_a_row_only_what_an_agent_has_is_taken(settings, table, names):
     assert (dict(found.table), list(found.pages)) == (table, names)
 
 
-@pytest.mark.parametrize("change", [{"settings": "{"}, {"settings": "3"}, {"key": "cellar"}, {"deleted": True}])
+@each_row("change", [{"settings": "{"}, {"settings": "3"}, {"key": "cellar"}, {"deleted": True}])
 def test_a_row_that_is_no_agent_is_none(change):
     assert read_agent({**ROW, "settings": "{}", **change}) is None

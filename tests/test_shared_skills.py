@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from person import Person, picoclaw
+from rows import each_row
 from shared_kit import Board, Clock
 
 from picoclaw.agents import agent_id
@@ -293,13 +294,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@each_row("what", HOSTILE)
 def test_what_is_no_skill_is_not_taken(what):
     with pytest.raises(SkillError):
         unpack_skill("watering", HOSTILE[what])
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", "../x", "A", "a b", "a" * 65, ".hidden", "x\n"])
+@each_row("name", ["", "..", "a/b", "../x", "A", "a b", "a" * 65, ".hidden", "x\n"])
 def test_only_names_of_skills_are_taken(name):
     with pytest.raises(SkillError, match="no name for a skill"):
         unpack_skill(name, content(SKILL))

@@ -7,6 +7,7 @@ import time
 import apsw
 import numpy as np
 import pytest
+from rows import each_row
 from shared_kit import AGENT, OTHER, StorePlace, page, session, spending, turn
 
 from picoclaw.errors import ConfigError, StoreError, StoreNewer
@@ -444,7 +445,7 @@ def test_what_chunks_a_page_has_is_told(store):
 # --- addresses ---
 
 
-@pytest.mark.parametrize("url", ["", "mysql://x/y", "postgresql", "sqlite:relative.db", "sqlite:", "/tmp/x.db"])
+@each_row("url", ["", "mysql://x/y", "postgresql", "sqlite:relative.db", "sqlite:", "/tmp/x.db"])
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(ConfigError, match="url must be postgresql://"):
         open_shared_store(url)

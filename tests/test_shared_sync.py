@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from postgres_server import Proxy
+from rows import each_row
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import StoreError, StoreUnreachable
@@ -239,7 +240,7 @@ def test_who_joins_a_home_later_finds_what_was_there_before(boards, person):
     assert two.run().is_empty
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("base", "ours", "theirs", "merged"),
     [
         ("", "- a\n", "- b\n", "- b\n- a\n"),
@@ -258,7 +259,7 @@ def test_lines_are_merged(base, ours, theirs, merged):
     assert merge_lines(base, ours, theirs).rstrip("\n") == merged.rstrip("\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "path", "good"),
     [
         ("documents", "memory/a.md", True),

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 
 import pytest
+from rows import each_row
 from sandbox_kit import needs_walls
 
 from picoclaw import cli
@@ -55,12 +56,12 @@ def test_their_lines_are_few_bytes_in_every_turn():
     assert len(format_listing(LIBRARY.skills.values()).encode()) <= 520
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_a_text_is_short(name):
     assert 1000 < len((FOLDER / name / "SKILL.md").read_bytes()) <= 4096
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_what_a_reader_of_the_file_sees_is_what_a_triggered_turn_sees(name):
     """The file is read with read_file as well, where nothing is put in its placeholders and no comment is cut."""
     assert (FOLDER / name / "SKILL.md").read_text().endswith(TEXTS[name].strip() + "\n")
@@ -108,12 +109,12 @@ update my note about the boiler
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@each_row("text", ORDINARY)
 def test_an_ordinary_question_brings_no_skill(text):
     assert find_triggered(LIBRARY.skills.values(), text) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         ("what is the VPD?", "greenhouse"),
@@ -313,7 +314,7 @@ EXPLAINED = {*_PROGRAMS.split(), "timedatectl", "timeout"}
 """Programs whose --help lists their options."""
 
 
-@pytest.mark.parametrize(("name", "block"), BLOCKS)
+@each_row(("name", "block"), BLOCKS)
 def test_a_block_can_be_parsed_by_a_plain_shell(name, block):
     done = subprocess.run(["sh", "-n"], input=block, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -462,7 +463,7 @@ def test_home_assistant_is_asked_as_it_wants_to_be(tmp_path):
     assert json.loads(HomeAssistant.seen[2][3]) == {"entity_id": "light.porch"}
 
 
-@pytest.mark.parametrize("line", [line for _, block in BLOCKS for line in block.splitlines()])
+@each_row("line", [line for _, block in BLOCKS for line in block.splitlines()])
 def test_each_line_of_a_block_is_one_command_that_needs_no_shell(line):
     assert list(parse_command((), line, shell=False)) == shlex.split(line)
     assert list(parse_command([line], "", shell=False)) == shlex.split(line)
@@ -622,13 +623,13 @@ def test_the_pins_are_those_of_the_header():
     assert [pin for pin, line in named if PINS[pin] != line] == []
 
 
-@pytest.mark.parametrize("what", SUPPLIES)
+@each_row("what", SUPPLIES)
 def test_the_pins_of_the_supplies(what):
     cells = re.search(rf"^\| {what} \| ([\d, ]+) \|$", TEXTS["wiring"], re.MULTILINE)[1]
     assert {int(pin) for pin in cells.split(",")} == SUPPLIES[what]
 
 
-@pytest.mark.parametrize("what", FUNCTIONS)
+@each_row("what", FUNCTIONS)
 def test_the_lines_of_the_buses(what):
     assert re.findall(rf"{what} pin \d+ \(GPIO(\d+)\)", TEXTS["wiring"]) == [str(FUNCTIONS[what])]
 
@@ -658,12 +659,12 @@ def test_the_parts_and_their_buses_are_those_of_the_drivers():
     assert 0x77 in load_driver("bme280", where).ADDRESSES
 
 
-@pytest.mark.parametrize(("asked", "seconds"), [("in 20 minutes", 20 * 60), ("in an hour and a half", 90 * 60)])
+@each_row(("asked", "seconds"), [("in 20 minutes", 20 * 60), ("in an hour and a half", 90 * 60)])
 def test_the_seconds_of_a_reminder(asked, seconds):
     assert reminder(asked)["at_seconds"] == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "then"),
     [
         ("at half past six in the evening", "2026-11-18 18:30"),
@@ -682,7 +683,7 @@ def reminder(asked):
     return arguments
 
 
-@pytest.mark.parametrize("text", ["next week", "in the evening", "every day", "tomorrow evening"])
+@each_row("text", ["next week", "in the evening", "every day", "tomorrow evening"])
 def test_what_is_said_not_to_be_understood_is_not(text):
     with pytest.raises(ValueError, match="not a time"):
         parse_moment(text, WEDNESDAY)

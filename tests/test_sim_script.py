@@ -4,6 +4,7 @@ import errno
 
 import pytest
 from recording import Clock, RecordedI2C, Recorder
+from rows import each_row
 
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing
 from picoclaw.hw import loader
@@ -92,12 +93,12 @@ def test_noise_stays_within_its_bounds_and_is_the_same_each_time(read):
     assert seen == [value(n * 7.3) for n in range(500)]
 
 
-@pytest.mark.parametrize(("asked", "value"), [("voltage a0", 1.0), ("voltage a1", 5.0), ("voltage", 5.0), ("co2", 9.0)])
+@each_row(("asked", "value"), [("voltage a0", 1.0), ("voltage a1", 5.0), ("voltage", 5.0), ("co2", 9.0)])
 def test_a_channel_without_a_value_has_that_of_its_quantity(asked, value):
     assert Scene(lambda: 0.0, {"voltage a0": 1.0, "voltage": 5.0}).get(asked, 9.0) == value
 
 
-@pytest.mark.parametrize("quantity", GREENHOUSE)
+@each_row("quantity", GREENHOUSE)
 def test_the_greenhouse_is_believable_at_any_time(quantity):
     limits = {"temperature": (15, 30), "humidity": (40, 80), "pressure": (1000, 1025), "light": (0, 30_000)}
     low, high = limits.get(quantity, (400, 900))
@@ -231,7 +232,7 @@ def test_what_is_wrong_in_a_script_is_named_with_its_place(read, tmp_path, text,
 # --- when a fault strikes ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "struck"),
     [
         (SimFault("nack", "x"), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
@@ -277,8 +278,8 @@ def wiring(kind, on):
     return found
 
 
-@pytest.mark.parametrize("on", ["i2c-1", "i2c-1/0x50"])
-@pytest.mark.parametrize(
+@each_row("on", ["i2c-1", "i2c-1/0x50"])
+@each_row(
     ("kind", "expected", "number"),
     [
         ("nack", DeviceMissing, errno.EREMOTEIO),
@@ -312,9 +313,7 @@ def test_flipped_bits_on_i2c_spoil_answers_only():
     assert part.written == [SENT]
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"), [("", "present"), ("nack", "absent"), ("unplugged", "absent"), ("bits", "present")]
-)
+@each_row(("kind", "found"), [("", "present"), ("nack", "absent"), ("unplugged", "absent"), ("bits", "present")])
 def test_what_a_scan_sees_under_a_fault(kind, found):
     assert SimI2C(1, {0x50: Recorder()}, wiring(kind, "i2c-1/0x50")).probe(0x50) == found
 
@@ -343,7 +342,7 @@ class Echo:
         return said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "expected", "heard"),
     [
         ("", ANSWER, [b"\x01\x02"]),
@@ -377,7 +376,7 @@ def test_a_fault_of_one_chip_select_is_none_of_another():
     assert device.transfer([SpiTransfer(b"\x01\x02")], SpiSettings()) == [ANSWER]
 
 
-@pytest.mark.parametrize(("sizes", "fits"), [([4096], True), ([4000, 96], True), ([4097], False), ([4000, 97], False)])
+@each_row(("sizes", "fits"), [([4096], True), ([4000, 96], True), ([4097], False), ([4000, 97], False)])
 def test_an_spi_message_is_no_longer_than_the_kernels_buffer(sizes, fits):
     part = Echo()
     device = SimSpi(SpiNode(0, 0, "/dev/spidev0.0"), part)
@@ -398,7 +397,7 @@ def test_a_chip_select_is_held_until_it_is_released():
     assert part.heard == [b"\x01\x02\x03", b"\x04"]
 
 
-@pytest.mark.parametrize("kind", ["low", "high", "bits"])
+@each_row("kind", ["low", "high", "bits"])
 def test_spoiled_bytes_on_a_serial_line(kind):
     clock = Clock()
     port = SimSerial("/dev/ttyS0", Echo(), clock.sleep, wiring(kind, "/dev/ttyS0"))
@@ -408,7 +407,7 @@ def test_spoiled_bytes_on_a_serial_line(kind):
     assert kind == "bits" or answer == {"low": b"\0\0", "high": b"\xff\xff"}[kind]
 
 
-@pytest.mark.parametrize("move", [lambda p: p.write(b"x"), lambda p: p.read(1, 0.1), lambda p: p.flush()])
+@each_row("move", [lambda p: p.write(b"x"), lambda p: p.read(1, 0.1), lambda p: p.flush()])
 def test_a_serial_adapter_that_was_unplugged(move):
     peer = Echo()
     with pytest.raises(DeviceMissing, match=r"^/dev/ttyUSB0 has gone away"):
@@ -492,7 +491,7 @@ def test_a_transfer_that_goes_well_ends_it():
     assert bus.tries == 8
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EBUSY, errno.EAGAIN, errno.EINVAL])
+@each_row("number", [errno.EIO, errno.EBUSY, errno.EAGAIN, errno.EINVAL])
 def test_other_faults_are_not_counted(number):
     bus = Hanging()
     assert [bus.transfer(number) for _ in range(50)] == ["failed"] * 50
@@ -575,7 +574,7 @@ def test_a_value_is_finite(read, value):
         read(f"{BME}values = {{ temperature = {value} }}\n")
 
 
-@pytest.mark.parametrize("kind", ["nack", "stuck", "eio"])
+@each_row("kind", ["nack", "stuck", "eio"])
 def test_every_kind_of_fault_does_something_on_a_serial_line(kind):
     port = SimSerial("/dev/ttyS0", Echo(), Clock().sleep, wiring(kind, "/dev/ttyS0"))
     try:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -134,7 +135,7 @@ def test_searching_asks_nobody(desk):
     assert (desk.asked, desk.journal) == ([], [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "shown"),
     [
         ("Prüfe 20 °C ☕", "  x: Prüfe 20 °C ☕"),

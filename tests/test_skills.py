@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
@@ -612,7 +613,7 @@ def test_the_listing_is_a_line_each_and_ends_at_30_kb():
     assert all(line.endswith("ä") for line in many.split("\n"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "length", "bytes_a_token", "inline"),
     [
         (0, 0, 4.0, True),
@@ -655,7 +656,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), SAID)
+@each_row(("text", "expected"), SAID)
 def test_triggers_are_whole_words(text, expected):
     assert find_triggered([FROST, GREENHOUSE, SKY, ODDLY], text) == expected
 
@@ -676,7 +677,7 @@ SHELF = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "best"),
     [
         ("how do I wire a sensor?", "wiring"),
@@ -710,7 +711,7 @@ def test_search_knows_the_words_inside_and_weighs_them_less():
     assert [s.name for s, _ in search_skills([lamp, lettuce], "humidity")] == ["lamp"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "name"),
     [
         ("humidity", "greenhouse"),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from fnmatch import fnmatch
 
 import pytest
+from rows import each_row
 
 from picoclaw.agent.small import SmallProvider
 from picoclaw.agent.verbs import VERBS, build_schema, make_arguments, parse_answer, read_said, select_verbs
@@ -253,7 +254,7 @@ def test_what_it_is_that_is_done_stands_in_the_sentence_before(chat):
     assert calls(turn) == [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"})]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "admitted", "left_out"),
     [
         ("remind me every day at 6 of the hens", "remind_daily", "remind_at"),
@@ -277,7 +278,7 @@ def test_words_of_the_message_admit_verbs(text, admitted, left_out):
     assert left_out not in verbs
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wish", "name", "given", "made"),
     [
         ("what's the barometer showing", "measure", {"what": "temperature"}, {"quantity": "pressure"}),
@@ -308,7 +309,7 @@ def test_the_message_decides_what_a_verb_is_given(wish, name, given, made):
     assert make_arguments(name, given, wish) == made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verb", "given", "wish", "arguments"),
     [
         ("remind_in", {"minutes": 45}, "soon", {"message": "tea", "at_seconds": 2700.0}),
@@ -735,7 +736,7 @@ def test_what_an_answer_says_has_a_source_in_the_full_profile_too(chat, text, sc
     assert len(bodies) == asked
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "window", "profile", "is_small"),
     [
         ("qwen2.5:7b", 32_768, "auto", False),
@@ -832,7 +833,7 @@ GOOD_CALL = call("cron", {"action": "add", "at_seconds": 720, "message": "close 
 KEPT = reply('{"do": "remind", "minutes": 12, "text": "close the window"}')
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "name", "size", "suits", "told"),
     [
         ([reply("", GOOD_CALL), KEPT], "m", 0, "full", "calls tools well and keeps"),
@@ -859,7 +860,7 @@ def test_a_probe_of_a_server_that_is_too_slow_says_how_long_it_was_waited_for():
         probe_model(ModelConfig(base_url=server.url, retries=0), seconds=0.4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "given"),
     [
         ('{"do":"say","text":"hi"}', {"do": "say", "text": "hi"}),
@@ -874,7 +875,7 @@ def test_answers_are_read(text, given):
     assert parse_answer(text) == given
 
 
-@pytest.mark.parametrize("text", ["why is the sea wide?", "tell me a story of the sea"])
+@each_row("text", ["why is the sea wide?", "tell me a story of the sea"])
 def test_words_are_shown_as_they_come(text):
     with ModelServer([(say if text.endswith("?") else reply)('The sea\nis "wide" and 🌊 blue.')]) as server:
         config = ModelConfig(base_url=server.url, name="m")
@@ -906,7 +907,7 @@ class _Silent:
     unlisted = frozenset()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ('{"do":"say","text":"hi th', "hi th"),
@@ -922,7 +923,7 @@ def test_only_whole_letters_of_words_are_shown(text, said):
     assert read_said(text) == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "result", "told"),
     [
         ("is it below 5?", "a: temperature 4.50 °C (x)", "Yes: 4.5 °C is below 5."),
@@ -943,7 +944,7 @@ def test_a_schema_holds_the_verbs_and_words():
     assert names == ["note", "sum", "say"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("question", "told"),
     [
         ("is there milk on shopping.txt?", "Yes: oat milk"),

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
@@ -110,7 +111,7 @@ def test_the_struct_is_that_of_the_header():
     assert [getattr(second, f) for f in fields] == [0x123456789ABF] * 2 + [2, 1_000_000, 7, 8, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(("count", "number"), [(1, 0x40206B00), (3, 0x40606B00), (32, 0x44006B00)])
+@each_row(("count", "number"), [(1, 0x40206B00), (3, 0x40606B00), (32, 0x44006B00)])
 def test_the_ioctl_number_carries_the_length(count, number):
     assert spi.encode_message_ioctl(count) == number
 

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from rows import each_row
 
 from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import StaticEmbedder
@@ -47,7 +48,7 @@ NEARER = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "near", "far"), NEARER, ids=[row[0] for row in NEARER])
+@each_row(("asked", "near", "far"), NEARER, ids=[row[0] for row in NEARER])
 def test_finds_by_meaning_where_no_word_is_shared(table: StaticEmbedder, asked: str, near: str, far: str) -> None:
     query, *notes = table.embed([asked, near, far])
     assert query @ notes[0] > query @ notes[1] + 0.1

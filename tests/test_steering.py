@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from model_server import ModelServer, call, reply
+from rows import each_row
 from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, says, toolset_of
 from validity import check_body, check_conversation
 
@@ -125,7 +125,7 @@ def test_several_lines_at_several_times_are_all_there_in_their_order() -> None:
     assert said == ["how warm is it?", "one", "two", "three"]
 
 
-@pytest.mark.parametrize("when", ["Text_1", "End_1"])
+@each_row("when", ["Text_1", "End_1"])
 def test_what_is_typed_during_the_answer_stays_with_who_took_it_in(when: str) -> None:
     person = Person(**{when: ["the cellar, please"]})
     turn = Bench(says("It is 21.4.")).turn(person)
@@ -205,7 +205,7 @@ ENDINGS: list[tuple[str, list[Any], dict[str, Any], str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("how", "then", "limits", "reply", "heard"), ENDINGS)
+@each_row(("how", "then", "limits", "reply", "heard"), ENDINGS)
 def test_however_the_turn_ends_the_words_are_in_it_or_handed_back(
     how: str, then: list[Any], limits: dict[str, Any], reply: str, heard: bool
 ) -> None:
@@ -237,7 +237,7 @@ def test_a_person_who_never_stops_talking_does_not_outtalk_the_limits() -> None:
 # What may be called
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("only", "may", "made"),
     [
         (None, None, True),
@@ -321,7 +321,7 @@ RESUMED: list[tuple[str, list[Message], list[Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("so_far", "done", "results"), [row[1:] for row in RESUMED], ids=[row[0] for row in RESUMED])
+@each_row(("so_far", "done", "results"), [row[1:] for row in RESUMED], ids=[row[0] for row in RESUMED])
 def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results: list[str]) -> None:
     bench, person = Bench(says("ok")), Person()
     turn = checked(bench.agent.turn(TurnContext("Be brief.", so_far[0].text), (), CALLER, person.around(), so_far))
@@ -381,7 +381,7 @@ HEAD = "<moment>summed up: the key is under the mat< /moment></moment>\n"
 TOLD = TurnContext("Be brief.", "where is it?", summary="the key is under the mat</moment>")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("earlier", "window", "first"), [((), 32_768, "where is it?"), (EARLIER, 32_768, "0 x"), (EARLIER, 900, "3 x")]
 )
 def test_a_summary_stands_before_all_that_is_shown_and_is_kept_nowhere(earlier: Any, window: int, first: str) -> None:

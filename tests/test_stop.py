@@ -14,7 +14,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from model_server import (
     Answer,
     Exchange,
@@ -28,6 +27,7 @@ from model_server import (
     silence,
     truncated_stream,
 )
+from rows import each_row
 from sandbox_kit import gone, needs_walls
 from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 from validity import check_conversation
@@ -142,7 +142,7 @@ def measured(case: Case) -> tuple[Turn, float]:
         return stopped(server.url, lambda: len(server.requests) >= case.requests, stream=case.stream)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each_row("case", CASES.values(), ids=CASES)
 def test_a_turn_ends_within_a_second_of_the_word(case: Case) -> None:
     turn, took = measured(case)
     assert (turn.stopped, took < AT_ONCE) == ("stopped", True), took
@@ -181,8 +181,8 @@ def reset(*parts: Any) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("broken", [reset(WARM), truncated_stream(WARM)], ids=["reset", "closed"])
-@pytest.mark.parametrize("after_a_tool", [False, True])
+@each_row("broken", [reset(WARM), truncated_stream(WARM)], ids=["reset", "closed"])
+@each_row("after_a_tool", [False, True])
 def test_a_connection_that_breaks_after_some_words_repeats_neither_words_nor_tools(
     broken: Answer, after_a_tool: bool
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from model_server import ModelServer, reply, silence, status
 from person import Person, picoclaw
 from rights import ordinary_user
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.agent import summon
@@ -43,7 +44,7 @@ def said(name, text):
 # The answer's form
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ('<file name="SOUL.md">\nhello\n</file>', {"SOUL.md": "hello"}),
@@ -92,7 +93,7 @@ def test_a_megabyte_of_beginnings_is_read_in_one_pass(piece):
     assert is_in_proportion(work, 250_000, 1_000_000, 10, 0.1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("", "is empty"),
@@ -139,8 +140,8 @@ def test_a_cut_answer_says_so():
 # The request
 
 
-@pytest.mark.parametrize("window", [1024, 2048, 4096, 32_768])
-@pytest.mark.parametrize("long", [10, 100_000])
+@each_row("window", [1024, 2048, 4096, 32_768])
+@each_row("long", [10, 100_000])
 def test_request_and_answer_fit_the_window(window, long):
     prompts = {
         "truncated": "[{name} goes on]",
@@ -161,7 +162,7 @@ def test_a_template_without_its_placeholders_still_gets_persona_and_files():
     assert request.messages[0].text == "Write.\na {files} keeper\n[SOUL.md] dry"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "whole"),
     [("x" * 8192, True), ("x" * 8193, False), ("é" * 4096, True), ("é" * 4097, False), ("", True)],
 )

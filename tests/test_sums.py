@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from rows import each_row
 from test_intents_languages import home, make_provider  # noqa: F401 - a fixture
 
 from picoclaw.intents.sums import calculate, name_day
@@ -15,7 +16,7 @@ def provider(home):  # noqa: F811
     return make_provider(home)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("texts", "told"),
     [
         (["whats 14.5 times 12"], "14.5 × 12 = 174"),
@@ -79,7 +80,7 @@ def test_what_is_asked_is_worked_out(provider, texts, told):
     assert provider.work_out(texts[-1], NOW, texts[:-1]) == told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("language", "text", "told"),
     [
         ("en", "Add 12.50, 7.99 and 31.20", "12.5 + 7.99 + 31.2 = 51.69"),
@@ -115,14 +116,12 @@ def test_other_languages_work_out_the_same(provider, language, text, told):
         provider._listen_in("en")
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"), [("2+3*4", 14), ("(2+3)*4", 20), ("-7/2", -3.5), ("0.1*240", 24), ("2**10", 1024)]
-)
+@each_row(("expression", "value"), [("2+3*4", 14), ("(2+3)*4", 20), ("-7/2", -3.5), ("0.1*240", 24), ("2**10", 1024)])
 def test_an_expression_is_worked_out(expression, value):
     assert calculate(expression) == pytest.approx(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "expression", ["__import__('os')", "9**9**9", "99999**99", "2**100", "a+1", "1 if 1 else 2", "", "1//0", "True+1"]
 )
 def test_no_expression_runs_anything(expression):

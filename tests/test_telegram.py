@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 import telegram_server as tg
+from rows import each_row
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
@@ -547,9 +548,7 @@ def test_a_refusal_is_mended_or_given_up(bench, server, fault, error):
         assert [sent.text for sent in server.sent] == ["hi"]
 
 
-@pytest.mark.parametrize(
-    "key", ["telegram", "telegram:", "telegram:x", "telegram:0", "telegram:7:x", "page:7", "telegram:7:0:1"]
-)
+@each_row("key", ["telegram", "telegram:", "telegram:x", "telegram:0", "telegram:7:x", "page:7", "telegram:7:0:1"])
 def test_a_session_that_is_no_chat_is_refused(key):
     with pytest.raises(ChannelError):
         parse_place(key)

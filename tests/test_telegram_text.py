@@ -4,6 +4,7 @@ import random
 import time
 
 import pytest
+from rows import each_row
 from telegram_server import KINDS
 
 from picoclaw.channels.attachments import make_file_name
@@ -27,7 +28,7 @@ def looks(text):
     return made.text, [(e.kind, made.text[e.start : e.end], *([e.more] if e.more else [])) for e in made.entities]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("markdown", "text", "entities"),
     [
         ("plain", "plain", []),
@@ -114,7 +115,7 @@ def test_what_is_rendered_and_cut_is_always_what_telegram_takes():
                 assert 0 <= one["offset"] <= length - one["length"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "most", "parts"),
     [
         ("one two three", 8, ["one two", "three"]),
@@ -137,7 +138,7 @@ def message(**more):
     return {"message_id": 3, "date": 9, "chat": chat, "from": sender, "text": "hi"} | more
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         {"message": message(**{"from": None})},
@@ -188,7 +189,7 @@ def test_updates_of_any_shape_never_fail():
     assert isinstance(parse_update({"update_id": 1, "callback_query": {"id": "a", "from": {"id": 7}}}, ME), ButtonPress)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "stored"),
     [
         ("a.txt", "telegram7-3-a.txt"),

@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+from rows import each_row
 
 from picoclaw.providers.text_calls import TextCallParser
 
@@ -145,7 +146,7 @@ def read(text: str, size: int, *, cut: bool = False) -> tuple[str, list[Any]]:
     return shown + rest, found
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@each_row("name", WRITTEN)
 def test_a_call_in_the_tokens_of_its_family_is_made_whole_or_not(name: str) -> None:
     text, shown, found = WRITTEN[name]
     for size in (1, 3, 1000):
@@ -199,8 +200,8 @@ def test_what_is_no_call_is_shown_as_it_is() -> None:
             assert read(text, size) == (text, [])
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize(
+@each_row("size", [1, 3, 1000])
+@each_row(
     ("text", "shown"),
     [
         ("<thinking>Hm.\n</thinking>\nIt is 21.", "It is 21."),

@@ -10,6 +10,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 
 from picoclaw import times
 from picoclaw.times import add_seconds, find_zone, format_duration, get_seconds_until, parse_moment, parse_zone
@@ -18,7 +19,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "moment"),
     [
         ("18:30", "2026-11-21 18:30"),
@@ -61,7 +62,7 @@ def test_a_date_with_its_own_zone_keeps_it():
     assert parse_moment("2026-12-01T08:00+00:00", NOW) == datetime(2026, 12, 1, 8, tzinfo=timezone.utc)  # noqa: UP017
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "text", "hours"),
     [
         (datetime(2026, 3, 28, 12, 0, tzinfo=BERLIN), "tomorrow 12:00", 23),
@@ -105,7 +106,7 @@ def clock(zone, shown, fold):
     return datetime.fromisoformat(shown).replace(tzinfo=ZoneInfo(zone), fold=fold)
 
 
-@pytest.mark.parametrize(("zone", "shown", "fold", "text", "minutes"), CLOCKS_CHANGE)
+@each_row(("zone", "shown", "fold", "text", "minutes"), CLOCKS_CHANGE)
 def test_a_time_is_the_next_one_also_when_the_clocks_change(zone, shown, fold, text, minutes):
     now = clock(zone, shown, fold)
     found = parse_moment(text, now)
@@ -123,7 +124,7 @@ def test_the_boards_own_clock_changes_in_the_same_way(board_clock, zone, shown, 
     assert parse_moment(text, now).timestamp() - now.timestamp() == minutes * 60
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("zone", "shown", "hours", "then"),
     [
         ("Europe/Berlin", "2026-03-29 01:30", 1, "2026-03-29 03:30"),
@@ -141,7 +142,7 @@ def test_later_counts_hours_not_what_clocks_show(zone, shown, hours, then):
     assert found.timestamp() - now.timestamp() == get_seconds_until(found, now) == hours * 3600
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -163,7 +164,7 @@ def test_what_is_no_time_names_the_forms(text):
         parse_moment(text, NOW)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("span", "words"),
     [
         (timedelta(0), "0 s"),
@@ -180,7 +181,7 @@ def test_duration(span, words):
 # --- time zones, by the words of a person ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "name"),
     [
         ("São Paulo", "America/Sao_Paulo"),
@@ -216,7 +217,7 @@ def test_a_place_names_its_zone(text, name):
 KNOWN_ELSEWHERE = "is not a time zone picoclaw knows; write a city such as Berlin, the biggest one that has your time"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "why"),
     [
         ("Paris, Texas", KNOWN_ELSEWHERE),
@@ -287,7 +288,7 @@ def test_a_spoilt_zone_is_no_traceback(small_database, text):
     assert re.match(r"the time zone: .+", problem)
 
 
-@pytest.mark.parametrize("text", ["Europe/Berlin", "Berlin", "Germany", "CET", "Munich"])
+@each_row("text", ["Europe/Berlin", "Berlin", "Germany", "CET", "Munich"])
 def test_a_zone_costs_a_start_a_few_files(text):
     """It is looked up anew at every start: not by opening the six hundred zones that there are."""
     code = """
@@ -307,7 +308,7 @@ print(len(opened))
 SUNDAY = datetime(2026, 11, 22, 14, 30, tzinfo=BERLIN)  # a sunday
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "begin", "end"),
     [
         ("last 24 hours", "2026-11-21T14:30", "2026-11-22T14:30"),
@@ -366,7 +367,7 @@ def test_what_words_mean(text, begin, end):
     assert [moment.isoformat(timespec="minutes")[:16] for moment in found] == [begin, end]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "tomorrow", "2026-13-01", "2026-12-24", "since", "blursday", "this evening", "last 9999999 years"]
 )
 def test_what_is_no_past_time_is_said(text):
@@ -374,7 +375,7 @@ def test_what_is_no_past_time_is_said(text):
         times.parse_range(text, SUNDAY)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("now", "hours"),
     [(datetime(2026, 3, 30, 12, tzinfo=BERLIN), 23), (datetime(2026, 10, 26, 12, tzinfo=BERLIN), 25)],
 )
@@ -382,7 +383,7 @@ def test_the_day_on_which_the_clocks_change_has_its_own_length(now, hours):
     assert times.parse_range("yesterday", now).seconds == hours * 3600
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds", "shown"),
     [
         ("10 minutes", 600, "10 min"),
@@ -401,9 +402,7 @@ def test_lengths_of_time(text, seconds, shown):
     assert times.format_duration(seconds, exact=True) == shown
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "10 ms", "9" * 50, "1e9 days"]
-)
+@each_row("text", ["", "0 s", "-5 minutes", "2 parsecs", "10 minutes late", "10 ms", "9" * 50, "1e9 days"])
 def test_what_is_no_length_is_said(text):
     with pytest.raises(ValueError, match="is not a length of time"):
         times.parse_duration(text)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import pytest
 from recording import toolset as make_toolset
+from rows import each_row
 
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -120,7 +121,7 @@ def test_an_effect_may_depend_on_the_arguments():
 # --- calls ---
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "said"),
     [
         (("valves", {}), "error: there is no tool 'valves'; did you mean 'valve'?"),
@@ -172,7 +173,7 @@ def test_a_read_is_not_journalled():
     assert [deed[0] for deed in witness.deeds] == ["guard", "run"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("setting", "said", "seen"),
     [
         ({"denied": True}, "error: not today", ["guard"]),
@@ -189,7 +190,7 @@ def test_what_was_refused_or_could_not_be_written_down_is_not_done(setting, said
     assert [deed[0] for deed in witness.deeds] == seen
 
 
-@pytest.mark.parametrize("arguments", [{}, {"action": "open", "degrees": 999}])
+@each_row("arguments", [{}, {"action": "open", "degrees": 999}])
 def test_a_call_that_does_not_fit_reaches_neither_guard_nor_journal(arguments):
     witness = Witness()
     witness.call("valve", **arguments)
@@ -199,7 +200,7 @@ def test_a_call_that_does_not_fit_reaches_neither_guard_nor_journal(arguments):
 # --- results ---
 
 
-@pytest.mark.parametrize("length", [99, 100])
+@each_row("length", [99, 100])
 def test_a_result_that_fits_is_shown_whole(length):
     assert Witness(longest=100).call("echo", text="x" * length) == "x" * length
 
@@ -215,7 +216,7 @@ def test_a_long_result_keeps_its_beginning_and_its_end():
 SECRET = "sk-live-0123456789abcdef"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "arguments"),
     [
         ("echo", {"text": f"PICOCLAW_API_KEY={SECRET}\n{SECRET}"}),
@@ -232,7 +233,7 @@ def test_a_secret_is_in_no_result(name, arguments):
     assert SECRET[:16] not in answer
 
 
-@pytest.mark.parametrize("key", ["", "x", "0", "none", "ollama"])
+@each_row("key", ["", "x", "0", "none", "ollama"])
 def test_a_key_that_is_no_secret_does_not_spoil_results(key):
     text = "0x76 answers: none of the ollama boxes"
     assert Witness(secrets=(key,)).call("echo", text=text) == text
@@ -283,7 +284,7 @@ def drawer():
     return make_toolset(Drawer())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("offered", "shown"), [(None, ["look", "mend", "burn", "light"]), ({"burn", "look"}, ["look", "burn"]), ((), [])]
 )
 def test_only_what_is_offered_is_described(offered, shown):

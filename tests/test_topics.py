@@ -5,6 +5,7 @@ import random
 import pytest
 from bench.topics import OFFERED, list_lines, make_matcher, spell_out
 from bench.topics import make_provider as make_greenhouse
+from rows import each_row
 from test_intents_languages import answer, home, make_provider  # noqa: F401 - a fixture
 
 from picoclaw.messages import Message, Request, Text, ToolCall
@@ -18,7 +19,7 @@ def provider(home):  # noqa: F811
     return make_provider(home, declared=NAMES)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@each_row("language", LANGUAGES)
 def test_the_weights_are_those_of_the_sentences(language):
     """Sentences that were trained on are told, so that nobody edits them without training; each topic can be answered."""
     matcher, chance, right = make_matcher(language), random.Random(1), []
@@ -54,7 +55,7 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("language", "text", "calls"), ASKED, ids=[text for _, text, _ in ASKED])
+@each_row(("language", "text", "calls"), ASKED, ids=[text for _, text, _ in ASKED])
 def test_an_order_in_other_words_is_proposed_and_done_after_a_yes(language, text, calls):
     """A "no", or anything else, drops it."""
 
@@ -106,7 +107,7 @@ BESIDE = [  # what a topic adds, the parts in any order, and the times that belo
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("language", "text", "tool", "given"), BESIDE, ids=[text for _, text, *_ in BESIDE])
+@each_row(("language", "text", "tool", "given"), BESIDE, ids=[text for _, text, *_ in BESIDE])
 def test_a_question_in_any_words_is_answered_by_its_parts(language, text, tool, given):
     board = make_greenhouse()
     board._usual = lambda: language
@@ -115,7 +116,7 @@ def test_a_question_in_any_words_is_answered_by_its_parts(language, text, tool, 
     assert (match.tool, {name: one for name, one in match.arguments.items() if name != "chart"}) == (tool, given)
 
 
-@pytest.mark.parametrize(("text", "wanted"), SAID, ids=[text for text, _ in SAID])
+@each_row(("text", "wanted"), SAID, ids=[text for text, _ in SAID])
 def test_a_question_is_read_by_what_it_is_about(provider, text, wanted):
     figure, sensor, quantity, when = wanted
     match = provider.match(text, {"sensor_history"})
@@ -123,7 +124,7 @@ def test_a_question_is_read_by_what_it_is_about(provider, text, wanted):
     assert match.said["_figure"] == figure
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "what was the greenhouse like between 2 and 5 on the 3rd",  # of which nothing was read
@@ -155,7 +156,7 @@ TALK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "tool", "arguments"), TALK, ids=[lines[-1] for lines, _, _ in TALK])
+@each_row(("lines", "tool", "arguments"), TALK, ids=[lines[-1] for lines, _, _ in TALK])
 def test_what_was_spoken_of_is_gone_on_with(provider, lines, tool, arguments):
     (name, given), *more = answer(provider, *lines)
     assert not more

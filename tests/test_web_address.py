@@ -3,6 +3,7 @@
 from ipaddress import ip_network
 
 import pytest
+from rows import each_row
 
 from picoclaw.errors import ToolError
 from picoclaw.web.address import (
@@ -16,7 +17,7 @@ from picoclaw.web.address import (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "spelling"),
     [
         ("https://example.com", "https://example.com/"),
@@ -41,7 +42,7 @@ def test_an_address_is_spelt_in_one_way(url, spelling):
     assert parse_url(spelling).url == spelling
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "words"),
     [
         ("", "must begin with http"),
@@ -92,7 +93,7 @@ PUBLIC += [
 PUBLIC += ["::ffff:8.8.8.8", "198.17.255.255", "198.20.0.1", "169.253.1.1", "126.0.0.1", "128.0.0.1", "11.0.0.1"]
 
 
-@pytest.mark.parametrize("number", PUBLIC)
+@each_row("number", PUBLIC)
 def test_public_addresses_are_let_through(number):
     assert explain_refusal(number) == ""
 
@@ -128,7 +129,7 @@ def test_the_kernels_routes_tell_the_own_networks():
     assert parse_routes_4("") == parse_routes_6("") == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "url"),
     [
         ("read https://example.com/a?b=c please", "https://example.com/a?b=c"),
@@ -144,7 +145,7 @@ def test_an_address_that_was_written_is_found(text, url):
     assert normalize_url(url) in find_urls([text])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "https://example.com/a?b=c&d=e",

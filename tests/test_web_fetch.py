@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from rows import each_row
 from web_server import PUBLIC, WebServer, html, leads, said
 
 from picoclaw.errors import ToolError, TurnStopped
@@ -38,7 +39,7 @@ def test_a_page_is_read_from_the_address_that_was_checked():
     assert not {"cookie", "authorization", "referer"} & set(headers)
 
 
-@pytest.mark.parametrize("place", ["[2606:4700::1111]", "example.com:8080", "example.com"])
+@each_row("place", ["[2606:4700::1111]", "example.com:8080", "example.com"])
 def test_the_host_is_named_as_it_was_asked_for(place):
     assert got({"/": html("hi")}, f"http://{place}/")[1].seen[0][0] == place
 
@@ -59,7 +60,7 @@ def test_each_hop_is_looked_up_and_checked_anew():
     assert len(server.seen) == 1
 
 
-@pytest.mark.parametrize("others", [[PUBLIC, "10.0.0.1"], ["10.0.0.1", PUBLIC], [PUBLIC, "::1"], ["fe80::1%eth0"]])
+@each_row("others", [[PUBLIC, "10.0.0.1"], ["10.0.0.1", PUBLIC], [PUBLIC, "::1"], ["fe80::1%eth0"]])
 def test_one_private_address_refuses_the_name(others):
     words, server = failed({}, names={"example.com": others})
     assert "not public" in words
@@ -81,14 +82,14 @@ def test_this_boards_own_network_is_not_read():
     assert server.dialled == []
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@each_row("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_followed(status):
     page, server = got({"/": leads("/b/../c?d", status), "/c": html("there")})
     assert (page.text, page.place.url) == ("there", f"{HERE}/c?d")
     assert len(server.dialled) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("to", "words"),
     [
         ("http://127.0.0.1/", "not a public address"),
@@ -175,7 +176,7 @@ def test_a_bomb_is_cut_where_it_would_grow():
     assert len(page.text) == MAX_BYTES
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "words"),
     [
         (said("x", content_type="image/png"), "image/png, not text"),
@@ -195,7 +196,7 @@ def test_what_is_no_page_is_said(answer, words):
     assert words in failed({"/": answer})[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kind", "text"),
     [
         ("grün".encode("latin-1"), "text/plain; charset=iso-8859-1", "grün"),
@@ -269,16 +270,14 @@ def test_a_proxy_is_respected_and_looks_names_up_itself():
     assert "proxy-authorization" not in server.seen[1][2]
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1/", "http://proxy.lan:8080/", "http://169.254.169.254/", "http://router/"]
-)
+@each_row("url", ["http://127.0.0.1/", "http://proxy.lan:8080/", "http://169.254.169.254/", "http://router/"])
 def test_behind_a_proxy_what_is_inside_is_refused_by_name(url):
     words, server = failed({}, url, WHERE, environment=PROXY)
     assert "public" in words
     assert server.dialled == []
 
 
-@pytest.mark.parametrize("value", ["socks5://127.0.0.1:1080", "http://[bad", "http://:99999999"])
+@each_row("value", ["socks5://127.0.0.1:1080", "http://[bad", "http://:99999999"])
 def test_a_proxy_that_cannot_be_used_is_named(value):
     words, server = failed({}, environment={"ALL_PROXY": value})
     assert "prox" in words

@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from rows import each_row
 
 from picoclaw.errors import ToolError
 from picoclaw.web.readable import extract_text
@@ -15,7 +16,7 @@ def text_of(body, **named):
     return extract_text(body, URL, **named)[1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "text"),
     [
         ("<p>One <b>two</b>\n   three.</p><p>four", "One two three.\n\nfour"),
@@ -61,9 +62,7 @@ def test_title_and_links():
     assert text == "see C (https://example.com/base/c?d)injk"
 
 
-@pytest.mark.parametrize(
-    "body", ["", "<html>", "<script>only()</script>", "<!-- -->", "<nav>only</nav>", "<p> \n </p>"]
-)
+@each_row("body", ["", "<html>", "<script>only()</script>", "<!-- -->", "<nav>only</nav>", "<p> \n </p>"])
 def test_a_page_without_text(body):
     with pytest.raises(ToolError, match="no text"):
         text_of(body)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from recording import toolset as make_toolset
+from rows import each_row
 from web_server import PUBLIC, WebServer, html, leads, said
 
 from picoclaw.app import App
@@ -66,7 +67,7 @@ def test_a_page_is_read():
 TAINTED = {"web_fetch https://elsewhere.example.org/"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "url", "origin", "goes"),
     [
         (f"read {HERE}/a", f"{HERE}/a", "owner", True),
@@ -105,7 +106,7 @@ def test_links_of_the_page_and_its_own_host_are_followed_unasked():
     assert len(server.seen) == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "goes"),
     [
         ({}, True),
@@ -117,7 +118,7 @@ def test_links_of_the_page_and_its_own_host_are_followed_unasked():
         ({"private": {"a summary"}}, False),
     ],
 )
-@pytest.mark.parametrize("where", ["/2", ""])
+@each_row("where", ["/2", ""])
 def test_after_something_private_was_read_no_page_has_a_link_chosen(more, goes, where):
     with WebServer(
         {"": html("9"), "/": html("".join(f"<a href='/{n}'>{n}</a>" for n in range(10))), "/2": html("2")}
@@ -212,7 +213,7 @@ def test_an_engine_that_does_not_answer_is_named(engine, settings, answer, words
     assert "hush" not in result
 
 
-@pytest.mark.parametrize("query", ["", " \n ", "x" * 401])
+@each_row("query", ["", " \n ", "x" * 401])
 def test_a_query_has_words(query):
     with WebServer({}) as server:
         hands = Hands(server, NAMES, "searxng", searxng_url="http://searx.lan")
@@ -242,7 +243,7 @@ MEANT = [
 ]
 
 
-@pytest.mark.parametrize(("messages", "own"), MEANT)
+@each_row(("messages", "own"), MEANT)
 def test_an_address_in_a_denial_or_a_doubt_is_asked_about(messages, own):
     with WebServer({}) as server:
         tools = make_toolset(WebFetchTool({}, 5.0, server.web()))
@@ -262,7 +263,7 @@ def test_what_was_not_vouched_for_raises_pending_at_the_guard():
     guard(asked._replace(is_requested=True), caller(heard=TAINTED))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("policy", "verdict"),
     [
         (Policy(), "allow"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bench.window import PROSE, READINGS, RUSSIAN, talk, tokens
 from model_server import ModelServer
+from rows import each_row
 from scripted import CALLER, PROMPTS, Scripted, Toolbox, calls, says
 
 from picoclaw.agent.conversation import Conversation
@@ -44,8 +45,8 @@ TALE = "".join(f"{i:05} " for i in range(1000))
 # --- shares ---
 
 
-@pytest.mark.parametrize("window", [1024, 2048, 4096, 8192, 32_768, 200_000])
-@pytest.mark.parametrize("answer", [100, 1024, 32_768])
+@each_row("window", [1024, 2048, 4096, 8192, 32_768, 200_000])
+@each_row("answer", [100, 1024, 32_768])
 def test_a_third_of_a_window_is_the_conversations(window: int, answer: int) -> None:
     found = split_window(window, answer, 16_000)
     assert found.answer == min(answer, window // 4)
@@ -54,19 +55,17 @@ def test_a_third_of_a_window_is_the_conversations(window: int, answer: int) -> N
     assert found.tools < found.told
 
 
-@pytest.mark.parametrize(("window", "longest"), [(1024, 512), (4096, 2048), (32_768, 16_000), (200_000, 16_000)])
+@each_row(("window", "longest"), [(1024, 512), (4096, 2048), (32_768, 16_000), (200_000, 16_000)])
 def test_a_small_window_is_shown_shorter_results(window: int, longest: int) -> None:
     assert split_window(window, 1024, 16_000).result == longest
 
 
-@pytest.mark.parametrize(
-    ("most", "gone"), [(30, ""), (29, "x"), (20, "x"), (19, "xa"), (10, "xa"), (9, "xab"), (0, "xab")]
-)
+@each_row(("most", "gone"), [(30, ""), (29, "x"), (20, "x"), (19, "xa"), (10, "xa"), (9, "xab"), (0, "xab")])
 def test_tools_go_in_their_order_and_unknown_ones_before_all(most: int, gone: str) -> None:
     assert choose_dropped({"b": 10, "a": 10, "x": 10}, most, "ab") == set(gone)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "counted", "after"),
     [
         (4.0, (), 4.0),
@@ -83,7 +82,7 @@ def test_within_a_turn_a_server_that_counts_more_is_believed(
     assert measure_bytes_a_token(before, Usage(counted=counted)) == after
 
 
-@pytest.mark.parametrize("text", [PROSE, READINGS.format(1, 2, 3, 4, 5), RUSSIAN, '{"name":"i2c","bus":1}'])
+@each_row("text", [PROSE, READINGS.format(1, 2, 3, 4, 5), RUSSIAN, '{"name":"i2c","bus":1}'])
 def test_the_estimate_is_near_what_vocabularies_take(text: str) -> None:
     """A table of readings has four times the tokens of prose of that length."""
     messages = [Message("user", text * 40)]
@@ -195,8 +194,8 @@ def test_neither_a_secret_nor_a_false_mark_is_kept(bench: Bench) -> None:
     assert not find_result_number(bench.recited())
 
 
-@pytest.mark.parametrize("most", [200, 512, 16_000])
-@pytest.mark.parametrize("number", [0, 1, 10**15])
+@each_row("most", [200, 512, 16_000])
+@each_row("number", [0, 1, 10**15])
 def test_every_mark_is_found_again(most: int, number: int) -> None:
     text = TALE * 10
     for shown in (
@@ -253,7 +252,7 @@ def test_long_arguments_of_calls_that_were_answered_are_shown_short_and_kept_who
     assert shown[-1] == 3000
 
 
-@pytest.mark.parametrize("said", ["pump " * 2000, "насос " * 2000, "y" * 100_000])
+@each_row("said", ["pump " * 2000, "насос " * 2000, "y" * 100_000])
 def test_what_is_said_at_too_great_length_is_shown_short_and_kept_whole(said: str) -> None:
     agent, provider = agent_of([says("done")], window=4096)
     turn = agent.turn(TurnContext("Be brief.", f"What is it? {said} The end?"), (), CALLER)

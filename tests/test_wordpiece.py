@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rows import each_row
 
 from picoclaw.memory.embedding import WordPieceTokenizer
 from picoclaw.resources import find_shipped
@@ -155,7 +156,7 @@ def pieces() -> WordPieceTokenizer:
     return WordPieceTokenizer(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
-@pytest.mark.parametrize(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
+@each_row(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
 def test_agrees_with_the_reference(pieces: WordPieceTokenizer, text: str, numbers: list[int]) -> None:
     assert pieces.tokens(text) == numbers
 
@@ -169,7 +170,7 @@ def test_names_of_special_pieces_are_words_like_others(pieces: WordPieceTokenize
     assert pieces.tokens("[CLS] [MASK]") == [1031, 18856, 2015, 1033, 1031, 7308, 1033]
 
 
-@pytest.mark.parametrize("text", ["a" * 1_000_000, "\u6771" * 100_000, "".join(map(chr, range(0x20, 0xD800)))])
+@each_row("text", ["a" * 1_000_000, "\u6771" * 100_000, "".join(map(chr, range(0x20, 0xD800)))])
 def test_long_and_strange_texts_end_soon(pieces: WordPieceTokenizer, text: str) -> None:
     assert len(pieces.tokens(text)) <= len(text)
     assert len(pieces._characters) <= 10_000

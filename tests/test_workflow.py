@@ -1,6 +1,7 @@
 """What a sub-agent may do and take, how tasks hang together, and how their ends are worded: arithmetic."""
 
 import pytest
+from rows import each_row
 
 from picoclaw.agent import workflow
 from picoclaw.agent.workflow import (
@@ -28,7 +29,7 @@ TOOLS = {
 ASKING = {"spawn", "spawn_status"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("may", "asked", "depth", "given"),
     [
         (None, None, 1, {"exec", "read_file", "i2c", *ASKING}),
@@ -43,7 +44,7 @@ def test_a_subagent_may_do_no_more_than_whoever_asked(may, asked, depth, given):
     assert select_tools(TOOLS, may, asked, is_deepest=depth == 3) == given
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("may", "asked", "depth", "words"),
     [
         ({"read_file"}, ["exec"], 1, "'exec' cannot be given"),
@@ -60,7 +61,7 @@ def test_more_than_that_is_refused(may, asked, depth, words):
 MOST = TaskUsage(20, 600.0, 1000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "given"),
     [
         (TaskUsage(), MOST),
@@ -77,7 +78,7 @@ def steps(**needs):
     return [TaskStep(name, "do it", tuple(wanted)) for name, wanted in needs.items()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "known", "needs", "ends"),
     [
         (steps(a=()), {}, [()], (-1,)),
@@ -93,7 +94,7 @@ def test_needs_are_found_by_name_and_number(wanted, known, needs, ends):
     assert list_final_tasks(needs) == ends
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "words"),
     [
         (steps(a="a"), "a: these wait for each other"),
@@ -108,7 +109,7 @@ def test_what_cannot_be_done_in_any_order_is_refused(wanted, words):
         resolve_needs(wanted, {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "made"),
     [
         ({"task": " look "}, TaskStep("", "look")),
@@ -120,7 +121,7 @@ def test_tasks_are_read_as_models_write_them(given, made):
     assert parse_steps([given]) == [made]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "words"),
     [
         ({}, "number 1: 'task' is missing"),
@@ -146,7 +147,7 @@ def ended(number, status="done", result="ok", **more):
     return Task(number, "terminal", f"t{number}", "look", MOST, status=status, result=result, **more)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tasks", "told"),
     [
         ([ended(1)], "Sub-agent t1 (1): ok"),
@@ -176,7 +177,7 @@ def test_a_report_cannot_leave_its_block():
     assert len(workflow.render_report_block("", ended(1, result="x" * 9000))) < 4100
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("task", "row"),
     [
         (ended(1, "waiting", needs=(3, 4), asked=40.0), "t1 (1): waiting, after 3, 4, asked 1 min ago: look"),

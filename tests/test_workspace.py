@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 from rights import ordinary_user
+from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import ConfigError
@@ -618,7 +619,7 @@ def test_cleaning_takes_time_in_proportion(run, mould, piece):
     assert is_in_proportion(work, 25_000, 100_000, 10, 0.1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "found"),
     [
         ("- Name: Ada", {"Name": "Ada"}),

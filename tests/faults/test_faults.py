@@ -11,6 +11,7 @@ import pytest
 import sweep
 from card import ROOT, Card, Step, written
 from promises import Case, reminders
+from rows import each_row
 from runs import cuts
 
 from picoclaw.store.database import Database
@@ -30,7 +31,7 @@ def disks(*steps, mode="torn", times=200):
     return {tuple(sorted((name, data) for name, (_, data) in image.items())) for image in found}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("steps", "mode", "left"),
     [
         ([*NEW, WRITTEN], "dropped", {()}),

@@ -2,6 +2,7 @@
 
 import pytest
 from outputs_kit import LAMP, PUMP, make_home
+from rows import each_row
 
 from picoclaw import workspace
 from picoclaw.outputs import config
@@ -116,12 +117,12 @@ def test_no_file_declares_nothing(tmp_path):
     assert config.load_outputs(tmp_path / "outputs.toml") == (tmp_path / "outputs.toml", {}, None, ())
 
 
-@pytest.mark.parametrize(("text", "level"), [("on", 100), ("OFF", 0), ("30", 30), ("12.5 %", 12.5)])
+@each_row(("text", "level"), [("on", 100), ("OFF", 0), ("30", 30), ("12.5 %", 12.5)])
 def test_levels(text, level):
     assert config.parse_level(text) == level
 
 
-@pytest.mark.parametrize("text", ["", "yes", "-1", "101", "nan", "inf", "1e9", "on off"])
+@each_row("text", ["", "yes", "-1", "101", "nan", "inf", "1e9", "on off"])
 def test_no_levels(text):
     with pytest.raises(ValueError, match="is not a level"):
         config.parse_level(text)
@@ -147,6 +148,6 @@ def test_an_armed_file_that_is_no_such_thing_arms_nothing(tmp_path, kept):
     assert config.load_armed(tmp_path) == {}
 
 
-@pytest.mark.parametrize("kept", [None, {}, [3], [{"kind": "pump"}], [{"kind": "pump", "longest_on_s": 1, "safe": 3}]])
+@each_row("kept", [None, {}, [3], [{"kind": "pump"}], [{"kind": "pump", "longest_on_s": 1, "safe": 3}]])
 def test_a_marker_that_is_no_such_thing_names_no_output(kept):
     assert config.restore_outputs(kept) == []

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-import pytest
+from rows import each_row
 
 from picoclaw.outputs.config import OutputConfig, RequiredSensor
 from picoclaw.outputs.limits import (
@@ -39,7 +39,7 @@ NEEDS = {"sensor": "porch", "quantity": "temperature", "fresh_s": 60, "low": 0, 
 ON = OnPeriod(NOW - 100)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "said", "wish", "now"),
     [
         ("stop", "picoclaw outputs resume", ask(), moment(stopped="by owner")),
@@ -98,7 +98,7 @@ def test_a_rule_that_speaks_against_it(rule, said, wish, now):
     assert "\n" not in str(refusal)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wish", "now"),
     [
         (ask(), moment()),

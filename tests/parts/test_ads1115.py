@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimADS1115
 
@@ -10,7 +11,7 @@ INPUTS = {"voltage a0": 0.0, "voltage a1": 1.23456, "voltage a2": 3.3, "voltage 
 
 
 # SBAS444, table Input Signal versus Ideal Output Code, and table Full-Scale Range and Corresponding LSB Size.
-@pytest.mark.parametrize(
+@each_row(
     ("full_scale", "step"),
     [(6.144, 187.5e-6), (4.096, 125e-6), (2.048, 62.5e-6), (1.024, 31.25e-6), (0.512, 15.625e-6), (0.256, 7.8125e-6)],
 )
@@ -24,7 +25,7 @@ def test_the_datasheets_codes(full_scale, step):
             ads1115.decode(end, full_scale)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("full_scale", "rate", "codes"),
     [(4.096, 128, (1, 4)), (6.144, 8, (0, 0)), (5, 860, (0, 7)), (0.256, 859, (5, 6)), (0.3, 100, (4, 3))],
 )
@@ -32,8 +33,8 @@ def test_the_range_holds_what_is_asked_for_and_the_rate_is_not_exceeded(full_sca
     assert ads1115.choose_settings(full_scale, rate) == codes
 
 
-@pytest.mark.parametrize("full_scale", [4.096, 5.0, 6.144])
-@pytest.mark.parametrize("rate", [8, 128, 860])
+@each_row("full_scale", [4.096, 5.0, 6.144])
+@each_row("rate", [8, 128, 860])
 def test_readings_agree_with_the_scene(full_scale, rate):
     handle, _, clock = simulated("ads1115", SimADS1115, INPUTS, full_scale_v=full_scale, samples_per_s=rate)
     assert ads1115.read(handle) == pytest.approx(INPUTS, abs=0.0001)
@@ -53,7 +54,7 @@ def test_the_messages_of_one_read():
     assert messages(handle) == ["w 01", "r 2", *four, "w 010583"]
 
 
-@pytest.mark.parametrize("configuration", [0x0483, 0x4263, 0x0583, 0x13EB])
+@each_row("configuration", [0x0483, 0x4263, 0x0583, 0x13EB])
 def test_the_configuration_is_put_back_and_starts_nothing_in_single_shot_mode(configuration):
     handle, part, _ = simulated("ads1115", SimADS1115, INPUTS)
     handle.write(1, *configuration.to_bytes(2, "big"))
@@ -83,7 +84,7 @@ def test_a_part_that_does_not_take_the_configuration():
     refused("ads1115", Fixed({1: b"\x85\x82"}), "its configuration became 0x8582, not 0x4383")
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     part = Stuck(byte)
     refused("ads1115", part, "not an ADS1115")

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, sent
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -21,7 +22,7 @@ def test_an_answer_of_a_real_part():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "celsius", "percent"),
     [("18 80 00 06 00 00", 25.0, 50.0), ("18 00 00 04 00 00", 0.0, 0.0), ("18 ff ff f4 00 00", 0.0, 99.9999)],
 )
@@ -33,9 +34,9 @@ def test_the_formulas_of_section_6(data, celsius, percent):
     }
 
 
-@pytest.mark.parametrize(("make", "options"), [(SimAHT20, {}), (SimAHT10, AHT10)])
-@pytest.mark.parametrize("celsius", [-39.9, 0.0, 20.5, 84.9])
-@pytest.mark.parametrize("percent", [0.0, 33.3, 99.9])
+@each_row(("make", "options"), [(SimAHT20, {}), (SimAHT10, AHT10)])
+@each_row("celsius", [-39.9, 0.0, 20.5, 84.9])
+@each_row("percent", [0.0, 33.3, 99.9])
 def test_a_reading_agrees_with_the_scene(make, options, celsius, percent):
     part = mounted("aht20", make, {"temperature": celsius, "humidity": percent}, **options)
     assert aht20.read(part) == {
@@ -51,7 +52,7 @@ def test_the_exact_messages_of_one_reading():
     assert not part.doubts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("make", "options", "command", "length"),
     [(SimAHT20, {}, b"\xbe\x08\x00", 7), (SimAHT10, AHT10, b"\xe1\x08\x00", 6)],
 )
@@ -71,7 +72,7 @@ def test_an_aht10_is_read_with_a_note_and_only_when_it_is_said_to_be_one():
         aht20.read(mounted("aht20", SimAHT10))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answers", "kind", "said"),
     [
         ((b"\x18", REAL[:6] + b"\xd3"), BusFault, "wrong checksum"),
@@ -87,7 +88,7 @@ def test_what_is_no_measurement_is_said_in_one_line(answers, kind, said):
     assert one_line(error)
 
 
-@pytest.mark.parametrize("data", ["18 00 00 00 00 00", "18 00 00 0f ff ff"])
+@each_row("data", ["18 00 00 00 00 00", "18 00 00 0f ff ff"])
 def test_a_temperature_that_the_part_cannot_measure_is_refused(data):
     with pytest.raises(ValueError, match="outside its -40 to 85"):
         aht20.decode(bytes.fromhex(data))

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimBH1750
 
@@ -14,12 +15,12 @@ def test_the_datasheets_example():
     assert bh1750.decode(0x8390) == pytest.approx(28_067, abs=1)
 
 
-@pytest.mark.parametrize(("time", "fine", "counts_per_lux"), [(69, False, 1.2), (69, True, 2.4), (138, False, 2.4)])
+@each_row(("time", "fine", "counts_per_lux"), [(69, False, 1.2), (69, True, 2.4), (138, False, 2.4)])
 def test_measuring_time_and_mode_2_make_it_more_sensitive(time, fine, counts_per_lux):
     assert bh1750.decode(600, time, fine=fine) == pytest.approx(600 / counts_per_lux)
 
 
-@pytest.mark.parametrize("lux", [0.5, 3, 80, 84, 300, 24_003, 54_000, 54_700, 100_000, 121_000])
+@each_row("lux", [0.5, 3, 80, 84, 300, 24_003, 54_000, 54_700, 100_000, 121_000])
 def test_readings_agree_with_the_scene(lux):
     handle, _, _ = simulated("bh1750", SimBH1750, {"light": lux})
     step = 0.5 if lux < 80 else 2
@@ -27,7 +28,7 @@ def test_readings_agree_with_the_scene(lux):
     assert not handle.doubts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lux", "wanted", "slept"),
     [
         (300, [*USUAL, "w 20", "r 2"], [0.18]),

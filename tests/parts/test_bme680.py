@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver, mounted, one_line, sent, slept
+from rows import each_row
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -28,9 +29,9 @@ def test_trimming_values_are_taken_apart_with_their_signs():
     )
 
 
-@pytest.mark.parametrize("celsius", [-39.0, -5.0, 22.75, 84.0])
-@pytest.mark.parametrize("hectopascal", [310.0, 997.12, 1090.0])
-@pytest.mark.parametrize(("percent", "ohm"), [(0.0, 300.0), (5.0, 12_345.0), (62.3, 82_986.0), (100.0, 4_000_000.0)])
+@each_row("celsius", [-39.0, -5.0, 22.75, 84.0])
+@each_row("hectopascal", [310.0, 997.12, 1090.0])
+@each_row(("percent", "ohm"), [(0.0, 300.0), (5.0, 12_345.0), (62.3, 82_986.0), (100.0, 4_000_000.0)])
 def test_a_reading_agrees_with_the_scene(celsius, hectopascal, percent, ohm):
     """BST-BME680-DS001, sections 3.3 and 3.4: integer and floating-point formulas are the same function."""
     scene = {"temperature": celsius, "pressure": hectopascal, "humidity": percent, "resistance gas": ohm}
@@ -44,8 +45,8 @@ def test_a_reading_agrees_with_the_scene(celsius, hectopascal, percent, ohm):
     assert not part.doubts()
 
 
-@pytest.mark.parametrize("gas_range", range(16))
-@pytest.mark.parametrize("raw", [0, 300, 512, 1023])
+@each_row("gas_range", range(16))
+@each_row("raw", [0, 300, 512, 1023])
 def test_resistance_in_every_range(gas_range, raw):
     """Section 3.4.1: the integer constants stand for the per cents of the floating-point ones."""
     v = 1340 * (1 + bosch._K1.get(gas_range, 0) / 100)
@@ -53,7 +54,7 @@ def test_resistance_in_every_range(gas_range, raw):
     assert bme680._compute_resistance(raw, gas_range, 0) == pytest.approx(1 / (scale * ((raw - 512) / v + 1)), rel=2e-3)
 
 
-@pytest.mark.parametrize("celsius", [200, 320, 400])
+@each_row("celsius", [200, 320, 400])
 def test_the_hot_plates_resistance(celsius):
     trim = trimming_of(mounted("bme680", SimBME680))
     assert bme680.encode_heater(celsius, trim) == pytest.approx(bosch._encode_heater(celsius), abs=1)
@@ -128,7 +129,7 @@ def test_a_plate_that_does_not_get_hot_costs_the_resistance_only():
     assert not part.doubts()
 
 
-@pytest.mark.parametrize("celsius", [1.0, 199.0])
+@each_row("celsius", [1.0, 199.0])
 def test_a_heater_temperature_that_is_too_low_is_refused_before_anything_is_written(celsius):
     part = mounted("bme680", SimBME680, heater_celsius=celsius)
     with pytest.raises(ValueError, match="heater_celsius"):
@@ -143,7 +144,7 @@ def test_a_part_that_somebody_else_makes_measure_is_left_alone():
         bme680.read(part)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [("low", ValueError, "0xD0"), ("high", ValueError, "0xD0"), ("nack", DeviceMissing, "does not answer")],
 )
@@ -162,15 +163,13 @@ def test_a_bme688_is_another_part():
     assert not bme680.identify(part)
 
 
-@pytest.mark.parametrize(
-    "raw", [(0x80000, 400_000, 20_000, None), (480_000, 0x80000, 20_000, None), (480_000, 400_000, 0x8000, None)]
-)
+@each_row("raw", [(0x80000, 400_000, 20_000, None), (480_000, 0x80000, 20_000, None), (480_000, 400_000, 0x8000, None)])
 def test_a_converter_that_was_off_is_not_a_measurement(raw):
     with pytest.raises(ValueError, match="did not measure"):
         bme680.decode(bme680.Raw(*raw), trimming_of(mounted("bme680", SimBME680)))
 
 
-@pytest.mark.parametrize("raw", [(0, 400_000, 20_000, None), (480_000, 0, 20_000, None), (480_000, 2**20 - 1, 0, None)])
+@each_row("raw", [(0, 400_000, 20_000, None), (480_000, 0, 20_000, None), (480_000, 2**20 - 1, 0, None)])
 def test_what_the_part_cannot_measure_is_refused(raw):
     with pytest.raises(ValueError, match="outside its"):
         bme680.decode(bme680.Raw(*raw), trimming_of(mounted("bme680", SimBME680)))

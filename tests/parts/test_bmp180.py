@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from part_bench import driver, mounted, one_line, sent, slept
+from rows import each_row
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -23,14 +24,14 @@ def test_calibration_is_taken_apart_with_its_signs():
     assert bmp180.parse_calibration(PACKED) == EXAMPLE
 
 
-@pytest.mark.parametrize("place", range(0, 22, 2))
-@pytest.mark.parametrize("value", [b"\0\0", b"\xff\xff"])
+@each_row("place", range(0, 22, 2))
+@each_row("value", [b"\0\0", b"\xff\xff"])
 def test_a_calibration_value_of_zeros_or_ones_is_refused(place, value):
     with pytest.raises(ValueError, match="calibration value"):
         bmp180.parse_calibration(PACKED[:place] + value + PACKED[place + 2 :])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "said"),
     [
         ((0, 300_000), "does not fit"),
@@ -49,8 +50,8 @@ def test_calibration_that_would_divide_by_zero_is_refused():
         bmp180.decode(27_898, 300_000, EXAMPLE._replace(ac4=0))
 
 
-@pytest.mark.parametrize("celsius", [-39.0, -5.0, 0.0, 21.7, 60.0, 84.0])
-@pytest.mark.parametrize("hectopascal", [310.0, 699.64, 1013.25, 1090.0])
+@each_row("celsius", [-39.0, -5.0, 0.0, 21.7, 60.0, 84.0])
+@each_row("hectopascal", [310.0, 699.64, 1013.25, 1090.0])
 def test_a_reading_agrees_with_the_scene(celsius, hectopascal):
     part = mounted("bmp180", SimBMP180, {"temperature": celsius, "pressure": hectopascal})
     assert bmp180.read(part) == {
@@ -96,7 +97,7 @@ def test_a_measurement_that_never_ends_is_given_up():
     assert sum(slept(part)) < 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [("low", ValueError, "0xD0"), ("high", ValueError, "0xD0"), ("nack", DeviceMissing, "does not answer")],
 )
@@ -113,7 +114,7 @@ def test_a_part_is_identified():
     assert not bmp180.identify(mounted("bmp180", SimBMP180, fault="low"))
 
 
-@pytest.mark.parametrize("oversampling", [0, 1, 2, 3])
+@each_row("oversampling", [0, 1, 2, 3])
 def test_the_simulated_part_takes_as_long_as_the_datasheet_says_and_keeps_the_old_result(oversampling):
     part = mounted("bmp180", SimBMP180)
     assert part.registers(0xF6, 3) == b"\x80\0\0"

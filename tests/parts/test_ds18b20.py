@@ -14,6 +14,7 @@ from picoclaw.hw.sim.scene import Scene
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "lab/guest"))
 from onewire_parts import SimDS2482, WireDS18B20
+from rows import each_row
 
 ds18b20 = driver("ds18b20")
 NAME = "28-00000a1b2c3d"
@@ -32,7 +33,7 @@ def w1_slave(data, verdict="YES"):
 
 
 # DS18B20 datasheet 19-7487, table 1. Its +85 °C is measured here: byte 6 is not the power-on value.
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "celsius"),
     [
         *((0x07D0, 125), (0x0550, 85), (0x0191, 25.0625), (0x00A2, 10.125), (0x0008, 0.5)),
@@ -44,15 +45,15 @@ def test_table_1(raw, celsius):
     assert ds18b20.read(onewire(NAME, w1_slave(scratchpad(raw)))) == {"temperature": celsius}
 
 
-@pytest.mark.parametrize(("configuration", "celsius"), [(0x7F, 25.4375), (0x5F, 25.375), (0x3F, 25.25), (0x1F, 25.0)])
-@pytest.mark.parametrize("sign", [1, -1])
+@each_row(("configuration", "celsius"), [(0x7F, 25.4375), (0x5F, 25.375), (0x3F, 25.25), (0x1F, 25.0)])
+@each_row("sign", [1, -1])
 def test_bits_below_the_resolution_count_as_zero(configuration, celsius, sign):
     raw = 0x0197 if sign > 0 else -round(celsius * 16)
     assert ds18b20.decode(scratchpad(raw, configuration)) == sign * celsius
 
 
 # DS18S20 datasheet 19-5474, table 1, with the counts that add nothing, and its formula for more than 9 bits.
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "remain", "celsius"),
     [
         *((0x00AA, 0x0B, 85.0625), (0x0032, 0x0C, 25), (0x0001, 0x04, 0.5), (0x0000, 0x0C, 0), (0xFFFF, 0x04, -0.5)),
@@ -65,7 +66,7 @@ def test_the_ds18s20_counts_finer(raw, remain, celsius):
     assert ds18b20.read(onewire("10-000802a1b2c3", w1_slave(data))) == {"temperature": celsius}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("family", "data", "said"),
     [
         (0x28, "50 05 4b 46 7f ff 0c 10 1c", "power-on value of 85"),
@@ -102,7 +103,7 @@ def test_any_flipped_bit_is_found():
             ds18b20.decode(spoilt)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "the kernel could not read 28-"),
@@ -122,7 +123,7 @@ def test_texts_of_the_kernel(text, said):
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("name", ["3b-00000a1b2c3d", "01-00000a1b2c3d", "28", "28-xyz", "28-00000A1B2C3D", "../28-1"])
+@each_row("name", ["3b-00000a1b2c3d", "01-00000a1b2c3d", "28", "28-xyz", "28-00000A1B2C3D", "../28-1"])
 def test_another_device_is_not_read(name):
     part = OneWirePart(Files({}), name)
     assert ds18b20.identify(part) == ""
@@ -130,7 +131,7 @@ def test_another_device_is_not_read(name):
         ds18b20.read(part)
 
 
-@pytest.mark.parametrize(("family", "said"), [("28", "DS18B20"), ("22", "DS1822"), ("10", "DS18S20")])
+@each_row(("family", "said"), [("28", "DS18B20"), ("22", "DS1822"), ("10", "DS18S20")])
 def test_the_family_names_the_part(family, said):
     assert ds18b20.identify(OneWirePart(Files({}), f"{family}-00000a1b2c3d")) == said
 
@@ -142,7 +143,7 @@ def scene(celsius, clock=None):
     return Scene(clock or Clock(), {"temperature": celsius})
 
 
-@pytest.mark.parametrize("celsius", [-55, -10.03, -0.06, 0, 0.04, 21.37, 85, 124.9])
+@each_row("celsius", [-55, -10.03, -0.06, 0, 0.04, 21.37, 85, 124.9])
 def test_readings_agree_with_the_scene(celsius):
     files = SimDS18B20(scene(celsius), serial=0xA1B2C3D).files()
     assert files["name"]() == NAME
@@ -226,7 +227,7 @@ def test_the_bridge_is_recognised_after_its_reset():
     assert master.part.read(1) == b"\x08"
 
 
-@pytest.mark.parametrize("data", [(0xD2, 0xE2), (0xE1, 0x00), (0xA5,), (0xB4, 0x00), (0x55,), (0xF0, 1)])
+@each_row("data", [(0xD2, 0xE2), (0xE1, 0x00), (0xA5,), (0xB4, 0x00), (0x55,), (0xF0, 1)])
 def test_the_bridge_refuses_what_it_does_not_know(data):
     master = Master()
     with pytest.raises(Exception, match="0x18"):
@@ -250,7 +251,7 @@ def test_an_empty_bus():
     assert master.bytes(2) == b"\xff\xff"
 
 
-@pytest.mark.parametrize("serials", [[1], [1, 2], [5, 0x800000000000, 0xFFFFFFFFFFFF, 6, 7], list(range(100, 130))])
+@each_row("serials", [[1], [1, 2], [5, 0x800000000000, 0xFFFFFFFFFFFF, 6, 7], list(range(100, 130))])
 def test_the_search_finds_every_part(serials):
     parts = [WireDS18B20(scene(20), serial) for serial in serials]
     found = Master(*parts).search()
@@ -274,7 +275,7 @@ def test_one_of_several_is_measured_and_read():
     assert master.bytes(9) == bytes.fromhex("50054b467fff0c101c")  # still the power-on value
 
 
-@pytest.mark.parametrize(("bits", "seconds", "celsius"), [(9, 0.094, 21.5), (10, 0.188, 21.75), (12, 0.751, 21.8125)])
+@each_row(("bits", "seconds", "celsius"), [(9, 0.094, 21.5), (10, 0.188, 21.75), (12, 0.751, 21.8125)])
 def test_resolution_and_conversion_time(bits, seconds, celsius):
     master = Master()
     part = WireDS18B20(scene(21.8, master.clock))

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from part_bench import Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimDS3231
 
@@ -15,7 +16,7 @@ def registers(time="30 59 23 03 31 12 25", temperature="1940", status=0x08):
     return bytes.fromhex(time) + bytes(7) + bytes([0x1C, status, 0]) + bytes.fromhex(temperature)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "celsius"),
     # 19-5170, section Temperature Registers: 00011001 01b is +25.25 °C; two's complement in quarters.
     [("1940", 25.25), ("0000", 0), ("0040", 0.25), ("ffc0", -0.25), ("d800", -40), ("5500", 85), ("193f", 25)],
@@ -24,7 +25,7 @@ def test_the_datasheets_temperature(word, celsius):
     assert ds3231.decode(registers(temperature=word))["temperature"] == celsius
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("time", "wanted"),
     [
         ("30 59 23 03 31 12 25", (2025, 12, 31, 23, 59, 30)),
@@ -40,7 +41,7 @@ def test_times_in_both_modes_and_centuries(time, wanted):
     assert ds3231.decode(registers(time))["time"] == datetime(*wanted, tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "time",
     [
         "60 00 00 01 01 01 24",
@@ -62,15 +63,15 @@ def test_what_is_no_time(time):
         ds3231.decode(registers(time))
 
 
-@pytest.mark.parametrize("word", ["7fc0", "8000"])
+@each_row("word", ["7fc0", "8000"])
 def test_a_temperature_that_the_part_cannot_give(word):
     with pytest.raises(ValueError, match="°C, outside its -45 to 90"):
         ds3231.decode(registers(temperature=word))
 
 
-@pytest.mark.parametrize("at", [946_684_800, 1_780_000_000, 1_709_164_799, 4_102_444_799, 4_102_444_800])
-@pytest.mark.parametrize("twelve", [False, True])
-@pytest.mark.parametrize("celsius", [-40, 21.3])
+@each_row("at", [946_684_800, 1_780_000_000, 1_709_164_799, 4_102_444_799, 4_102_444_800])
+@each_row("twelve", [False, True])
+@each_row("celsius", [-40, 21.3])
 def test_readings_agree_with_the_scene(at, twelve, celsius):
     handle, part, clock = simulated("ds3231", SimDS3231, {"temperature": celsius})
     part.twelve_hours = twelve
@@ -102,7 +103,7 @@ def test_another_part():
     refused("ds3231", Other(), r"status register \(0x0F\) reads 0x48")
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     part = Stuck(byte)
     refused("ds3231", part, "hold no time")

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 from part_bench import MORNING, driver
+from rows import each_row
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.config.tables import SensorConfig
@@ -79,7 +80,7 @@ def test_the_well_known_pair():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chunks",
     [
         (RMC, GGA),
@@ -99,7 +100,7 @@ def test_the_pair_is_found_in_what_surrounds_it(chunks):
     assert read(*chunks) == VALUES
 
 
-@pytest.mark.parametrize("talker", ["GN", "GP", "GL", "GA", "GB", "BD"])
+@each_row("talker", ["GN", "GP", "GL", "GA", "GB", "BD"])
 def test_other_talkers(talker):
     assert read(line(talker + GGA[3:-5].decode()) + line(talker + RMC[3:-5].decode())) == VALUES
 
@@ -110,7 +111,7 @@ def test_spoilt_sentences_are_never_believed():
         assert read(RMC + data + b"\r\n" + GGA) == VALUES
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sentence", "values"),
     [
         ("GPGGA,092725.00,4717.11399,S,00833.91590,W,1,08,1.01,-3.5,M,48.0,M,,", {"latitude": -47.2852332}),
@@ -133,7 +134,7 @@ def test_fields_that_are_left_out():
     assert set(found) == {"latitude", "longitude", "satellites", "time"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gga", "rmc", "said"),
     [
         ("4760.0,N,00833.9,E,1,08,1,5", "091202", "'4760.0,N' where a latitude"),
@@ -158,7 +159,7 @@ def test_fields_that_are_not_of_their_form(gga, rmc, said):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("time", ["246000", "235961", "2359", "aa0000", "992359"])
+@each_row("time", ["246000", "235961", "2359", "aa0000", "992359"])
 def test_times_that_are_none(time):
     with pytest.raises(ValueError, match="where a date"):
         read(
@@ -175,16 +176,14 @@ def test_a_leap_second_is_a_time():
     assert found["time"] == 1_483_228_800
 
 
-@pytest.mark.parametrize(
-    ("quality", "said"), [("6", "dead reckoning"), ("7", "by hand"), ("8", "simulated"), ("2", "")]
-)
+@each_row(("quality", "said"), [("6", "dead reckoning"), ("7", "by hand"), ("8", "simulated"), ("2", "")])
 def test_positions_that_no_satellite_gave_are_doubtful(quality, said):
     part = serial(Says(b"", line(f"GPGGA,092725.00,4717.1,N,00833.9,E,{quality},08,1,5,M,48,M,,") + RMC))
     gps.read(part)
     assert said in part.doubts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chunks", "said"),
     [
         ((), "the receiver sends nothing"),
@@ -222,8 +221,8 @@ def test_what_was_received_before_is_too_old():
         gps.read(serial(Says(GGA + RMC)))
 
 
-@pytest.mark.parametrize("latitude", [-90, -33.86, -0.00001, 0, 47.123456, 90])
-@pytest.mark.parametrize("longitude", [-180, -0.5, 0, 151.2, 179.99999])
+@each_row("latitude", [-90, -33.86, -0.00001, 0, 47.123456, 90])
+@each_row("longitude", [-180, -0.5, 0, 151.2, 179.99999])
 def test_readings_agree_with_the_scene(latitude, longitude):
     scene = {"latitude": latitude, "longitude": longitude, "altitude": -12.3, "speed": 27.5, "satellites": 11}
     part = serial(SimGPS, scene)
@@ -243,7 +242,7 @@ def test_the_model_without_a_fix():
     assert gps.read(part)["satellites"] == 5
 
 
-@pytest.mark.parametrize("fault", ["high", "low", "unplugged"])
+@each_row("fault", ["high", "low", "unplugged"])
 def test_faults_of_the_cable(fault):
     with pytest.raises((ValueError, HardwareError)):
         gps.read(serial(SimGPS, fault=fault))
@@ -291,7 +290,7 @@ def measured(board, drivers=None, **options):
     return drivers, {reading.label: reading.value or reading.problem for reading in drivers.measure("gps", wired)}
 
 
-@pytest.mark.parametrize("baud", [4800, 9600, 38_400, 57_600, 115_200])
+@each_row("baud", [4800, 9600, 38_400, 57_600, 115_200])
 def test_the_speed_of_a_receiver_is_found_out_once(baud):
     board = Receiver(baud)
     drivers, found = measured(board)

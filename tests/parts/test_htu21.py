@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -10,7 +11,7 @@ from picoclaw.hw.sim.parts.climate import SimHTU21D, SimSi7021, compute_checksum
 htu21 = driver("htu21")
 
 
-@pytest.mark.parametrize(("data", "expected"), [(b"\xdc", 0x79), (b"\x68\x3a", 0x7C), (b"\x4e\x85", 0x6B)])
+@each_row(("data", "expected"), [(b"\xdc", 0x79), (b"\x68\x3a", 0x7C), (b"\x4e\x85", 0x6B)])
 def test_the_checksums_of_the_datasheet(data, expected):
     """HTU21D(F), section "CRC checksum": its three examples."""
     assert compute_checksum(data, 0) == expected
@@ -29,8 +30,8 @@ def test_the_two_status_bits_are_no_part_of_the_value():
     assert htu21.decode(0x683B, 0x7C83) == htu21.decode(0x6838, 0x7C80)
 
 
-@pytest.mark.parametrize("celsius", [-39.9, 0.0, 20.5, 124.9])
-@pytest.mark.parametrize("percent", [0.0, 33.3, 100.0])
+@each_row("celsius", [-39.9, 0.0, 20.5, 124.9])
+@each_row("percent", [0.0, 33.3, 100.0])
 def test_a_reading_agrees_with_the_scene(celsius, percent):
     part = mounted("htu21", SimHTU21D, {"temperature": celsius, "humidity": percent})
     assert htu21.read(part) == {
@@ -47,14 +48,14 @@ def test_the_exact_messages_of_one_reading():
     assert slept(part) == [0.085, 0.029]
 
 
-@pytest.mark.parametrize(("make", "name"), [(SimHTU21D, "HTU21D"), (SimSi7021, "Si7021")])
+@each_row(("make", "name"), [(SimHTU21D, "HTU21D"), (SimSi7021, "Si7021")])
 def test_the_parts_are_told_apart_by_their_serial_number(make, name):
     part = mounted("htu21", make)
     assert htu21.identify(part) == name
     assert sent(part) == [I2CWrite(b"\xfc\xc9"), I2CRead(6)]
 
 
-@pytest.mark.parametrize("answer", [b"\0" * 6, b"\xff" * 6, b"\x39\x9f\x00\x00\x00\x00"])
+@each_row("answer", [b"\0" * 6, b"\xff" * 6, b"\x39\x9f\x00\x00\x00\x00"])
 def test_another_part_is_not_identified(answer):
     assert not htu21.identify(mounted("htu21", Answers(answer)))
 
@@ -67,7 +68,7 @@ def test_heater_and_resolution_are_left_as_they_are():
     assert part.registers(0xE7, 1) == b"\x87"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [
         ("low", BusFault, "zeros only"),
@@ -82,7 +83,7 @@ def test_faults_of_the_wiring_are_said_in_one_line(fault, kind, said):
     assert one_line(error)
 
 
-@pytest.mark.parametrize("raw", [0x0000, 0x0100, 0xFFFC])
+@each_row("raw", [0x0000, 0x0100, 0xFFFC])
 def test_a_temperature_that_the_part_cannot_measure_is_refused(raw):
     with pytest.raises(ValueError, match="outside its -40 to 125"):
         htu21.decode(raw, 0x7C80)

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimINA219
 
@@ -17,7 +18,7 @@ def test_the_datasheets_example():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "millivolts"),
     # SBOS448, table Shunt Voltage Register Format.
     [
@@ -34,7 +35,7 @@ def test_a_bus_voltage_that_the_part_cannot_give():
         ina219.decode(0, 8001 << 3, 0.1)
 
 
-@pytest.mark.parametrize(("volts", "amperes"), [(0, 0), (3.3, 0.1234), (5, -1.5), (12.004, 3.1999), (26, -0.0004)])
+@each_row(("volts", "amperes"), [(0, 0), (3.3, 0.1234), (5, -1.5), (12.004, 3.1999), (26, -0.0004)])
 def test_readings_agree_with_the_scene(volts, amperes):
     handle, _, clock = simulated("ina219", SimINA219, {"voltage": volts, "current": amperes})
     values = ina219.read(handle)
@@ -51,7 +52,7 @@ def test_another_shunt():
     assert ina219.read(handle)["current"] == pytest.approx(12)
 
 
-@pytest.mark.parametrize("mode", [0, 3, 4, 5])
+@each_row("mode", [0, 3, 4, 5])
 def test_a_part_that_does_not_measure_continuously_measures_once_and_is_put_back(mode):
     handle, _, clock = simulated("ina219", SimINA219, {"voltage": lambda now: now - 1_780_000_000})
     handle.write(0, 0x39, 0x98 | mode)
@@ -71,7 +72,7 @@ def test_the_longest_measurement_is_waited_for():
     assert sum(clock.slept) == pytest.approx(0.14)
 
 
-@pytest.mark.parametrize(("gain", "amperes"), [(0, 0.4), (1, 0.8), (2, -1.6), (3, 3.2)])
+@each_row(("gain", "amperes"), [(0, 0.4), (1, 0.8), (2, -1.6), (3, 3.2)])
 def test_a_current_at_the_end_of_the_range(gain, amperes):
     handle, part, _ = simulated("ina219", SimINA219, {"current": 0.999 * amperes})
     handle.write(0, 0x21 | gain << 3, 0x9F)
@@ -101,7 +102,7 @@ def test_a_measurement_that_never_ends_is_given_up_and_put_back():
     assert part.written == [b"\0\x39\x9b", b"\0\x39\x98"]
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     part = Stuck(byte)
     refused("ina219", part, "not an INA219")

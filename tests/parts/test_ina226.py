@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimINA226
 
@@ -28,7 +29,7 @@ def test_a_bus_voltage_that_the_part_cannot_give():
         ina226.decode(0, 28_801, 0.1)
 
 
-@pytest.mark.parametrize(("volts", "amperes"), [(0, 0), (3.3, 0.1234), (5, -0.8), (12.0004, 0.8191), (36, -0.0001)])
+@each_row(("volts", "amperes"), [(0, 0), (3.3, 0.1234), (5, -0.8), (12.0004, 0.8191), (36, -0.0001)])
 def test_readings_agree_with_the_scene(volts, amperes):
     handle, _, clock = simulated("ina226", SimINA226, {"voltage": volts, "current": amperes})
     values = ina226.read(handle)
@@ -38,7 +39,7 @@ def test_readings_agree_with_the_scene(volts, amperes):
     assert (messages(handle), clock.slept) == ([*IDENTIFIED, "w 00", "r 2", "w 01", "r 2", "w 02", "r 2"], [])
 
 
-@pytest.mark.parametrize("mode", [0, 3, 4, 5])
+@each_row("mode", [0, 3, 4, 5])
 def test_a_part_that_does_not_measure_continuously_measures_once_and_is_put_back(mode):
     handle, _, clock = simulated("ina226", SimINA226, {"voltage": lambda now: now - 1_780_000_000})
     handle.write(0, 0x41, 0x20 | mode)
@@ -51,12 +52,12 @@ def test_a_part_that_does_not_measure_continuously_measures_once_and_is_put_back
     assert handle.registers(0, 2) == bytes([0x41, 0x20 | mode])
 
 
-@pytest.mark.parametrize(("configuration", "seconds"), [(0x4127, 0.00242), (0x4FFF, 18.57), (0x4000, 0.000308)])
+@each_row(("configuration", "seconds"), [(0x4127, 0.00242), (0x4FFF, 18.57), (0x4000, 0.000308)])
 def test_the_longest_measurement(configuration, seconds):
     assert ina226.compute_longest_s(configuration) == pytest.approx(seconds, rel=0.001)
 
 
-@pytest.mark.parametrize("amperes", [0.82, -0.82])
+@each_row("amperes", [0.82, -0.82])
 def test_a_current_at_the_end_of_the_range(amperes):
     handle, _, _ = simulated("ina226", SimINA226, {"current": amperes})
     values = ina226.read(handle)
@@ -83,14 +84,14 @@ def test_a_measurement_that_never_ends_is_given_up_and_put_back():
     assert part.written == [b"\0\x41\x23", b"\0\x41\x20"]
 
 
-@pytest.mark.parametrize("registers", [{0xFE: b"\x54\x49", 0xFF: b"\x22\x70"}, {0xFE: b"\x49\x54", 0xFF: b"\x22\x60"}])
+@each_row("registers", [{0xFE: b"\x54\x49", 0xFF: b"\x22\x70"}, {0xFE: b"\x49\x54", 0xFF: b"\x22\x60"}])
 def test_another_part(registers):
     part = Fixed(registers)
     refused("ina226", part, "not those of an INA226")
     assert not part.written
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     refused("ina226", Stuck(byte), "not those of an INA226")
 

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimLM75, SimLM75B
 
@@ -13,20 +14,20 @@ ELEVEN = [(0x3F8, 127), (0x3F7, 126.875), (0x3F1, 126.125), (0x3E8, 125), (0x0C8
 ELEVEN += [(0x7FF, -0.125), (0x738, -25), (0x649, -54.875), (0x648, -55)]
 
 
-@pytest.mark.parametrize(("word", "celsius"), [(c << 7, t) for c, t in NINE] + [(c << 5, t) for c, t in ELEVEN])
+@each_row(("word", "celsius"), [(c << 7, t) for c, t in NINE] + [(c << 5, t) for c, t in ELEVEN])
 def test_the_datasheets_tables(word, celsius):
     assert lm75.decode(word) == celsius
     assert lm75.decode(word | 0x1F) == celsius
 
 
-@pytest.mark.parametrize("word", [0x8000, 0xC8E0])
+@each_row("word", [0x8000, 0xC8E0])
 def test_a_temperature_that_the_part_cannot_give(word):
     with pytest.raises(ValueError, match=r"°C, outside its -55 to 127\.875"):
         lm75.decode(word)
 
 
-@pytest.mark.parametrize(("kind", "step"), [(SimLM75, 0.5), (SimLM75B, 0.125)])
-@pytest.mark.parametrize("celsius", [-55, -0.2, 0.4, 21.3, 125])
+@each_row(("kind", "step"), [(SimLM75, 0.5), (SimLM75B, 0.125)])
+@each_row("celsius", [-55, -0.2, 0.4, 21.3, 125])
 def test_readings_agree_with_the_scene(kind, step, celsius):
     handle, _, clock = simulated("lm75", kind, {"temperature": celsius})
     assert lm75.read(handle)["temperature"] == pytest.approx(celsius, abs=step / 2)
@@ -62,7 +63,7 @@ def test_it_is_shut_down_again_even_when_the_reading_fails():
     assert part.written == [b"\x01\x00", b"\x01\x01"]
 
 
-@pytest.mark.parametrize(("byte", "said"), [(0x00, "0x00 only"), (0xFF, "0xFF only")])
+@each_row(("byte", "said"), [(0x00, "0x00 only"), (0xFF, "0xFF only")])
 def test_a_held_data_line(byte, said):
     part = Stuck(byte)
     refused("lm75", part, said)

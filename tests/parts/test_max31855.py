@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver
+from rows import each_row
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
@@ -11,7 +12,7 @@ max31855 = driver("max31855")
 ROOM = 0x190 << 4  # 25 °C inside
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "celsius"),
     [
         ("01100100000000", 1600.00),
@@ -28,7 +29,7 @@ def test_table_4_thermocouple_temperature(bits, celsius):
     assert max31855.decode(int(bits, 2) << 18 | ROOM) == {"temperature": celsius, "temperature inside": 25}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "celsius"),
     [
         ("011001001001", 100.5625),
@@ -44,13 +45,13 @@ def test_table_5_internal_temperature(bits, celsius):
 
 
 # Table 5 also shows +127 and -55 °C, where the chip is not specified to work.
-@pytest.mark.parametrize("bits", ["011111110000", "110010010000"])
+@each_row("bits", ["011111110000", "110010010000"])
 def test_a_chip_outside_its_range(bits):
     with pytest.raises(ValueError, match="more than a MAX31855 can measure"):
         max31855.decode(1 << 18 | int(bits, 2) << 4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("faults", "said"),
     [
         (0b001, "^the thermocouple is open"),
@@ -66,7 +67,7 @@ def test_each_fault_has_its_words(faults, said):
         max31855.read(part)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "said"),
     [
         (0x0000_0000, "no MAX31855 answers"),
@@ -85,8 +86,8 @@ def test_what_is_no_answer(word, said):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("celsius", [-200, -40.3, -0.2, 0, 0.2, 21.37, 99.9, 850, 1371])
-@pytest.mark.parametrize("inside", [-39.9, 0.05, 25, 84.9])
+@each_row("celsius", [-200, -40.3, -0.2, 0, 0.2, 21.37, 99.9, 850, 1371])
+@each_row("inside", [-39.9, 0.05, 25, 84.9])
 def test_readings_agree_with_the_scene(celsius, inside):
     part = spi("max31855", SimMAX31855, {"temperature": celsius, "temperature inside": inside})
     assert max31855.read(part) == {
@@ -97,7 +98,7 @@ def test_readings_agree_with_the_scene(celsius, inside):
     assert part.device.log[0][1] == SpiSettings(0, 1_000_000)
 
 
-@pytest.mark.parametrize("fault", ["unplugged", "high", "low"])
+@each_row("fault", ["unplugged", "high", "low"])
 def test_a_missing_part(fault):
     with pytest.raises(ValueError, match="no MAX31855 answers"):
         max31855.read(spi("max31855", SimMAX31855, fault=fault))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from part_bench import driver
+from rows import each_row
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
@@ -13,7 +14,7 @@ max31865 = driver("max31865")
 
 
 # Table 9: PT100 and 400 ohms. Its codes are rounded down from resistances of two decimals.
-@pytest.mark.parametrize(
+@each_row(
     ("celsius", "register"),
     [
         *((-200, 0x0BDA), (-175, 0x12B4), (-150, 0x196C), (-100, 0x2690), (-50, 0x3366), (-10, 0x3D7E), (0, 0x4000)),
@@ -25,7 +26,7 @@ def test_table_9(celsius, register):
 
 
 # IEC 60751 (2008), table 1: the resistance of a PT100 in ohms.
-@pytest.mark.parametrize(
+@each_row(
     ("celsius", "ohms"),
     [
         (-200, 18.52),
@@ -38,21 +39,21 @@ def test_table_9(celsius, register):
         (850, 390.48),
     ],
 )
-@pytest.mark.parametrize("nominal", [100, 1000])
+@each_row("nominal", [100, 1000])
 def test_iec_60751(celsius, ohms, nominal):
     code = round(ohms / 430 * 32_768)
     assert max31865.decode(code, 4.3 * nominal, nominal) == pytest.approx(celsius, abs=0.04)
 
 
-@pytest.mark.parametrize("code", [0, 100, 1000, 32_767])
+@each_row("code", [0, 100, 1000, 32_767])
 def test_what_is_no_platinum_thermometer(code):
     with pytest.raises(ValueError, match="no platinum thermometer of 100 Ω"):
         max31865.decode(code, 470, 100)
 
 
-@pytest.mark.parametrize("celsius", [-199, -123.4, -40, -0.1, 0, 0.1, 21.37, 100, 333, 800])
-@pytest.mark.parametrize(("reference", "nominal"), [(430, 100), (4300, 1000)])
-@pytest.mark.parametrize(("wires", "mains"), [(2, 50), (3, 60), (4, 50)])
+@each_row("celsius", [-199, -123.4, -40, -0.1, 0, 0.1, 21.37, 100, 333, 800])
+@each_row(("reference", "nominal"), [(430, 100), (4300, 1000)])
+@each_row(("wires", "mains"), [(2, 50), (3, 60), (4, 50)])
 def test_readings_agree_with_the_scene(celsius, reference, nominal, wires, mains):
     options = {"reference_ohms": reference, "nominal_ohms": nominal, "wires": wires, "mains": mains}
     part = spi("max31865", SimMAX31865, {"temperature": celsius}, options)
@@ -60,7 +61,7 @@ def test_readings_agree_with_the_scene(celsius, reference, nominal, wires, mains
     assert max31865.read(part) == {"temperature": pytest.approx(celsius, abs=0.05)}
 
 
-@pytest.mark.parametrize(("wires", "mains", "bits"), [(2, 50, 0x01), (3, 50, 0x11), (4, 60, 0x00), (3, 60, 0x10)])
+@each_row(("wires", "mains", "bits"), [(2, 50, 0x01), (3, 50, 0x11), (4, 60, 0x00), (3, 60, 0x10)])
 def test_the_exact_messages_of_one_read(wires, mains, bits):
     part = spi("max31865", SimMAX31865, options={"wires": wires, "mains": mains})
     max31865.read(part)
@@ -83,8 +84,8 @@ def configuration(part):
     return part.device.part.exchange(bytes(2), part.settings)[1]
 
 
-@pytest.mark.parametrize("before", [0x00, 0x01, 0x10, 0x11, 0x81, 0x91])
-@pytest.mark.parametrize("ohms", [110.0, math.inf, 0.0])
+@each_row("before", [0x00, 0x01, 0x10, 0x11, 0x81, 0x91])
+@each_row("ohms", [110.0, math.inf, 0.0])
 def test_the_configuration_is_put_back_whatever_happens(before, ohms):
     part = spi("max31865", SimMAX31865, {"resistance": ohms})
     configured(part, before)
@@ -107,7 +108,7 @@ def test_a_part_that_measures_continuously_is_only_read():
     assert "number of wires" in part.doubts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ohms", "inputs", "said"),
     [
         (math.inf, 0, "above the high threshold"),
@@ -130,7 +131,7 @@ def test_each_fault_has_its_words_and_goes_away_with_its_cause(ohms, inputs, sai
     assert max31865.read(part) == {"temperature": pytest.approx(0, abs=0.05)}
 
 
-@pytest.mark.parametrize("options", [{"wires": 2.5}, {"mains": 55}])
+@each_row("options", [{"wires": 2.5}, {"mains": 55}])
 def test_options_that_do_not_exist_reach_no_bus(options):
     part = spi("max31865", SimMAX31865, options=options)
     with pytest.raises(ValueError, match="must be"):
@@ -138,7 +139,7 @@ def test_options_that_do_not_exist_reach_no_bus(options):
     assert not sent(part)
 
 
-@pytest.mark.parametrize("fault", ["unplugged", "high", "low"])
+@each_row("fault", ["unplugged", "high", "low"])
 def test_a_missing_part_is_not_written_to(fault):
     part = spi("max31865", SimMAX31865, fault=fault)
     with pytest.raises(ValueError, match="no MAX31865 answers"):
@@ -146,7 +147,7 @@ def test_a_missing_part_is_not_written_to(fault):
     assert sent(part) == [bytes(9)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("registers", "said"),
     [("01 4000 ffff 0000 00", "did not stay as written"), ("81 4001 ffff 0000 00", "fault without a name")],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver
+from rows import each_row
 from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
@@ -16,7 +17,7 @@ def answer(bits):
     return int(("1" * 13 + bits).ljust(40, "0"), 2).to_bytes(5, "big")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "value"),
     [
         ("0" + "1000000001" + "000000001", 513),
@@ -30,7 +31,7 @@ def test_the_value_is_sent_twice(bits, value):
     assert mcp3008.decode(answer(bits)) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "said"),
     [
         ("1" + "1000000001" + "000000001", "null bit is 1"),
@@ -46,7 +47,7 @@ def test_what_is_no_answer(bits, said):
         mcp3008.decode(answer(bits))
 
 
-@pytest.mark.parametrize("vref", [3.3, 5.0, 0.25])
+@each_row("vref", [3.3, 5.0, 0.25])
 def test_every_input_is_measured_to_one_step(vref):
     volts = {f"voltage a{n}": vref * (n * 0.137 + 0.01) for n in range(8)}
     part = spi("mcp3008", SimMCP3008, options={"vref_v": vref})
@@ -57,7 +58,7 @@ def test_every_input_is_measured_to_one_step(vref):
     assert part.doubts() == ""
 
 
-@pytest.mark.parametrize(("volts", "code"), [(0, 0), (3.2, 992), (3.3, 1023), (5.0, 1023), (-0.3, 0)])
+@each_row(("volts", "code"), [(0, 0), (3.2, 992), (3.3, 1023), (5.0, 1023), (-0.3, 0)])
 def test_the_ends_of_the_range(volts, code):
     found = mcp3008.read(spi("mcp3008", SimMCP3008, {"voltage": 0.1, "voltage a3": volts}))
     assert found["voltage a3"] == pytest.approx(code * 3.3 / 1024)
@@ -70,7 +71,7 @@ def test_the_exact_messages_of_one_read():
     assert part.device.log[0][1] == SpiSettings(0, 1_000_000)
 
 
-@pytest.mark.parametrize("fault", ["unplugged", "high", "bits"])
+@each_row("fault", ["unplugged", "high", "bits"])
 def test_a_missing_part_and_flipped_bits(fault):
     part = spi("mcp3008", SimMCP3008, {"voltage": 1.0}, fault=fault)
     for _ in range(20):
@@ -92,14 +93,14 @@ def test_a_line_held_low_cannot_be_told_from_grounded_inputs():
 # --- the model, as the kernel's mcp320x driver speaks to it: one byte sent, two received ---
 
 
-@pytest.mark.parametrize("channel", range(8))
+@each_row("channel", range(8))
 def test_the_model_understands_the_kernels_layout(channel):
     part = SimMCP3008(Scene(lambda: 0.0, {f"voltage a{n}": 3.3 * (100 + n) / 1024 + 0.001 for n in range(8)}))
     rx = part.exchange(bytes([1 << 6 | 1 << 5 | channel << 2, 0, 0]), SpiSettings())
     assert rx[1] << 2 | rx[2] >> 6 == 100 + channel
 
 
-@pytest.mark.parametrize(("channel", "code"), [(0, 200), (1, 0), (2, 0), (3, 100)])
+@each_row(("channel", "code"), [(0, 200), (1, 0), (2, 0), (3, 100)])
 def test_the_model_measures_pairs(channel, code):
     values = {"voltage a0": 0.701, "voltage a1": 0.0555, "voltage a2": 0.1, "voltage a3": 0.423}
     rx = SimMCP3008(Scene(lambda: 0.0, values)).exchange(bytes([1 << 6 | channel << 2, 0, 0]), SpiSettings())

@@ -2,13 +2,14 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimMCP9808
 
 mcp9808 = driver("mcp9808")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "celsius"),
     # DS25095A, section 5.1.3: upper byte * 16 + lower byte / 16, less 256 when the sign is set; flags are left out.
     [(0xC194, 25.25), (0x0194, 25.25), (0x07D0, 125), (0x0000, 0), (0x1FFF, -0.0625), (0x3D80, -40), (0x0001, 0.0625)],
@@ -17,13 +18,13 @@ def test_the_datasheets_arithmetic(word, celsius):
     assert mcp9808.decode(word) == celsius
 
 
-@pytest.mark.parametrize("word", [0x07D1, 0x1D7F, 0x1000])
+@each_row("word", [0x07D1, 0x1D7F, 0x1000])
 def test_a_temperature_that_the_part_cannot_give(word):
     with pytest.raises(ValueError, match="°C, outside its -40 to 125"):
         mcp9808.decode(word)
 
 
-@pytest.mark.parametrize("celsius", [-40, -0.02, 0, 0.04, 21.3, 25.25, 125])
+@each_row("celsius", [-40, -0.02, 0, 0.04, 21.3, 25.25, 125])
 def test_readings_agree_with_the_scene(celsius):
     handle, _, clock = simulated("mcp9808", SimMCP9808, {"temperature": celsius})
     assert mcp9808.read(handle)["temperature"] == pytest.approx(celsius, abs=1 / 32)
@@ -47,7 +48,7 @@ def test_a_part_that_was_shut_down_is_woken_and_shut_down_again():
     assert handle.registers(1, 2) == b"\x03\x09"
 
 
-@pytest.mark.parametrize("lock", [0x40, 0x80])
+@each_row("lock", [0x40, 0x80])
 def test_a_part_that_could_not_be_shut_down_again_is_left_asleep(lock):
     handle, _, _ = simulated("mcp9808", SimMCP9808)
     handle.write(1, 0x01, lock)
@@ -59,7 +60,7 @@ def test_a_part_that_could_not_be_shut_down_again_is_left_asleep(lock):
     assert handle.registers(1, 2) == bytes([0, lock])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "registers",
     [{6: b"\x00\x54", 7: b"\x02\x01"}, {6: b"\x00\x55", 7: b"\x04\x00"}, {6: b"\x54\x00", 7: b"\x04\x00"}],
 )
@@ -69,7 +70,7 @@ def test_another_part(registers):
     assert not part.written
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     refused("mcp9808", Stuck(byte), "not those of an MCP9808")
 

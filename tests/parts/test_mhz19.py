@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver
+from rows import each_row
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
@@ -23,7 +24,7 @@ def test_winsens_example():
     assert mhz19.decode(GOOD) == 544
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chunks",
     [
         (GOOD,),
@@ -57,13 +58,13 @@ def test_a_whole_answer_is_found_after_each_spoilt_one():
         assert mhz19.read(serial(Says(b"", frame, GOOD))) == {"co2": 544}
 
 
-@pytest.mark.parametrize("ppm", [0, 10_001, 0xFFFF])
+@each_row("ppm", [0, 10_001, 0xFFFF])
 def test_what_no_part_measures(ppm):
     with pytest.raises(ValueError, match=f"{ppm} ppm is no measurement"):
         mhz19.read(serial(Says(b"", framed(ppm))))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chunks", "said"),
     [
         ((), "does not answer"),
@@ -86,7 +87,7 @@ def test_noise_without_end_ends():
         mhz19.read(serial(Says(*[b"\xff\x86" * 500] * 5000)))
 
 
-@pytest.mark.parametrize("ppm", [1, 399, 420, 1000, 4999])
+@each_row("ppm", [1, 399, 420, 1000, 4999])
 def test_readings_agree_with_the_scene(ppm):
     part = serial(SimMHZ19, {"co2": ppm})
     for _ in range(3):
@@ -101,7 +102,7 @@ def test_only_the_command_that_reads_is_ever_sent():
     assert part.port._peer.commands == [0x86] * 50
 
 
-@pytest.mark.parametrize("ppm", [400, 410, 500])
+@each_row("ppm", [400, 410, 500])
 def test_a_start_up_value_is_doubtful_for_three_minutes(ppm):
     part = serial(SimMHZ19, {"co2": ppm})
     assert mhz19.read(part) == {"co2": ppm}
@@ -121,7 +122,7 @@ def test_warming_up_with_the_model():
     assert not part.doubts()
 
 
-@pytest.mark.parametrize("fault", ["high", "low", "unplugged"])
+@each_row("fault", ["high", "low", "unplugged"])
 def test_faults_of_the_cable(fault):
     with pytest.raises((ValueError, HardwareError)):
         mhz19.read(serial(SimMHZ19, fault=fault))

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimMPU6050
 
@@ -30,14 +31,14 @@ def test_the_datasheets_thermometer():
 
 
 # Register map, sections 4.17 and 4.19: counts for 1 g and for 1 °/s, by range.
-@pytest.mark.parametrize(("code", "per_g"), [(0, 16_384), (1, 8192), (2, 4096), (3, 2048)])
+@each_row(("code", "per_g"), [(0, 16_384), (1, 8192), (2, 4096), (3, 2048)])
 def test_the_datasheets_accelerometer(code, per_g):
     values = mpu6050.decode(data(per_g, -per_g, 2 * per_g - 1, 0, 0, 0, 0), 0, code)
     wanted = (G, -G, pytest.approx(2 * G, abs=0.01))
     assert tuple(values[f"acceleration {axis}"] for axis in "xyz") == wanted
 
 
-@pytest.mark.parametrize(("code", "per_degree"), [(0, 131), (1, 65.5), (2, 32.8), (3, 16.4)])
+@each_row(("code", "per_degree"), [(0, 131), (1, 65.5), (2, 32.8), (3, 16.4)])
 def test_the_datasheets_gyroscope(code, per_degree):
     values = mpu6050.decode(data(0, 0, 0, 0, round(100 * per_degree), round(-200 * per_degree), 0), code, 0)
     assert [values[f"rotation {axis}"] for axis in "xyz"] == pytest.approx([100, -200, 0], rel=0.002)
@@ -48,8 +49,8 @@ def test_a_temperature_that_the_part_cannot_give():
         mpu6050.decode(data(0, 0, 0, 32_000, 0, 0, 0), 0, 0)
 
 
-@pytest.mark.parametrize("gyro", range(4))
-@pytest.mark.parametrize("acceleration", range(4))
+@each_row("gyro", range(4))
+@each_row("acceleration", range(4))
 def test_readings_agree_with_the_scene_in_every_range(gyro, acceleration):
     handle, _, clock = simulated("mpu6050", SimMPU6050, SCENE)
     handle.write(0x6B, 0x01)
@@ -62,7 +63,7 @@ def test_readings_agree_with_the_scene_in_every_range(gyro, acceleration):
     assert not handle.doubts()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("power", "awake"),
     [("4000", "0000"), ("4100", "0100"), ("6900", "0100"), ("0107", "0100"), ("49c7", "01c0"), ("0900", "0100")],
 )
@@ -77,7 +78,7 @@ def test_a_part_that_sleeps_is_woken_and_put_back(power, awake):
     assert handle.registers(0x6B, 2).hex() == power
 
 
-@pytest.mark.parametrize(("quantity", "value"), [("acceleration y", 25), ("rotation z", -300)])
+@each_row(("quantity", "value"), [("acceleration y", 25), ("rotation z", -300)])
 def test_an_axis_at_the_end_of_its_range_is_noted(quantity, value):
     handle, _, _ = simulated("mpu6050", SimMPU6050, {quantity: value})
     mpu6050.read(handle)
@@ -90,7 +91,7 @@ def test_a_part_that_has_not_measured_is_put_back():
     assert part.written == [b"\x6b\0\0", b"\x6b\x40\0"]
 
 
-@pytest.mark.parametrize("byte", [0x00, 0x70, 0x71, 0xFF])
+@each_row("byte", [0x00, 0x70, 0x71, 0xFF])
 def test_another_part_and_a_held_data_line(byte):
     part = Stuck(byte)
     refused("mpu6050", part, "not that of an MPU-6050")

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimPCA9685
 
@@ -14,7 +15,7 @@ def test_the_datasheets_prescaler():
     assert [pca9685.compute_prescale(hertz) for hertz in (50, 24, 10, 5000)] == [121, 253, 0xFF, 0x03]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("on", "off", "duty"),
     # Section 7.3.3, examples 1 and 2: on at 409 for 819 counts; on at 3685, off at 3275 of the next cycle.
     [
@@ -26,7 +27,7 @@ def test_counts_and_full_bits(on, off, duty):
     assert pca9685.decode(on, off) == duty
 
 
-@pytest.mark.parametrize("level", [0, 0.00001, 1 / 4096, 0.25, 0.5, 0.9999, 1])
+@each_row("level", [0, 0.00001, 1 / 4096, 0.25, 0.5, 0.9999, 1])
 def test_a_duty_is_kept_to_a_4096th(level):
     assert pca9685.decode(*pca9685.encode(level)) == pytest.approx(level, abs=1 / 8192)
 
@@ -64,15 +65,15 @@ def test_a_part_that_runs_without_auto_increment_gets_it():
     assert part.duty(1) == 0.75
 
 
-@pytest.mark.parametrize("level", [0, 0.1, 0.5, 1])
-@pytest.mark.parametrize("channel", [0, 7, 15])
+@each_row("level", [0, 0.1, 0.5, 1])
+@each_row("channel", [0, 7, 15])
 def test_the_read_back(channel, level):
     handle, part, _ = simulated("pca9685", SimPCA9685)
     pca9685.drive(handle, channel, level)
     assert pca9685.level(handle, channel) == part.duty(channel) == pytest.approx(level, abs=1 / 8192)
 
 
-@pytest.mark.parametrize("auto", [True, False])
+@each_row("auto", [True, False])
 def test_reading_all_duties_writes_nothing(auto):
     handle, part, _ = simulated("pca9685", SimPCA9685)
     for channel in range(16):
@@ -102,7 +103,7 @@ def test_a_part_that_sleeps_shows_nothing_of_its_duties():
     assert pca9685.level(handle, 2) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("channel", "level", "said"),
     [
         (16, 0, "channel 16 does not exist: a PCA9685 has 0 to 15"),
@@ -119,7 +120,7 @@ def test_what_cannot_be_driven_is_refused_before_anything_is_sent(channel, level
     assert messages(handle) == []
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     part = Stuck(byte)
     refused("pca9685", part, "not a PCA9685")

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from part_bench import Stuck, driver, messages, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw import detect
 from picoclaw.hw.sim.buses import SimI2C
@@ -21,14 +22,14 @@ def test_the_addresses_of_both_parts():
     assert list(pcf8574.ADDRESSES) == [*range(0x20, 0x28), *range(0x38, 0x40)]
 
 
-@pytest.mark.parametrize("low", [(), (0,), (7,), (1, 2, 3)])
+@each_row("low", [(), (0,), (7,), (1, 2, 3)])
 def test_readings_agree_with_the_scene(low):
     handle, _, _ = simulated("pcf8574", SimPCF8574, {f"level p{n}": 0 for n in low})
     assert pcf8574.read(handle) == {f"level p{n}": float(n not in low) for n in range(8)}
     assert messages(handle) == ["r 1"]
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_any_byte_is_a_reading(byte):
     part = Stuck(byte)
     handle, _, _ = simulated("pcf8574", lambda _: part)
@@ -36,9 +37,9 @@ def test_any_byte_is_a_reading(byte):
     assert part.written == []
 
 
-@pytest.mark.parametrize("channel", range(8))
-@pytest.mark.parametrize("before", [0x00, 0xFF, 0x5A])
-@pytest.mark.parametrize("level", [0, 1, 0.0, 1.0])
+@each_row("channel", range(8))
+@each_row("before", [0x00, 0xFF, 0x5A])
+@each_row("level", [0, 1, 0.0, 1.0])
 def test_driving_a_pin_keeps_the_others(channel, before, level):
     handle, part, _ = simulated("pcf8574", SimPCF8574)
     part.outputs = before
@@ -69,7 +70,7 @@ def test_without_the_option_a_pin_that_is_held_low_is_taken_for_an_output():
     assert part.outputs == 0b11111010
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("channel", "level", "said"),
     [
         (8, 1, "channel 8 does not exist"),
@@ -87,7 +88,7 @@ def test_what_cannot_be_driven_is_refused_before_anything_is_sent(channel, level
     assert (messages(handle), part.outputs) == ([], 0xFF)
 
 
-@pytest.mark.parametrize("channel", [-1, 8])
+@each_row("channel", [-1, 8])
 def test_a_channel_that_does_not_exist_has_no_level(channel):
     handle, _, _ = simulated("pcf8574", SimPCF8574)
     with pytest.raises(ValueError, match="does not exist: a PCF8574 has 0 to 7"):

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver
+from rows import each_row
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
@@ -22,7 +23,7 @@ def test_the_frame_of_the_manual():
     assert tuple(VALUES) == pms5003.QUANTITIES
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chunks",
     [
         (GOOD,),
@@ -72,7 +73,7 @@ def test_silence_and_noise_end():
     assert peer.heard == b"", "something else than the sensor was spoken to"
 
 
-@pytest.mark.parametrize("micrograms", [0, 1, 35, 499, 1000, 5000])
+@each_row("micrograms", [0, 1, 35, 499, 1000, 5000])
 def test_readings_agree_with_the_scene(micrograms):
     scene = {"dust pm1": micrograms // 2, "dust pm2.5": micrograms, "dust pm10": micrograms + 1}
     part = serial(SimPMS5003, scene)
@@ -107,7 +108,7 @@ def test_a_part_asleep_is_left_asleep():
     assert pms5003.read(part)
 
 
-@pytest.mark.parametrize("fault", ["high", "low", "unplugged"])
+@each_row("fault", ["high", "low", "unplugged"])
 def test_faults_of_the_cable(fault):
     with pytest.raises((ValueError, HardwareError)) as caught:
         pms5003.read(serial(SimPMS5003, fault=fault))

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, refusing, sent, slept
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -25,7 +26,7 @@ def test_the_datasheets_example():
     assert append_checksums([0x01F4, 0x6667, 0x5EB9]) == bytes.fromhex("01f433 6667a2 5eb93c")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "said"),
     [
         *(((co2, 26_000, 0), "ppm, outside its 1 to 40000") for co2 in (0, 40_001)),
@@ -37,8 +38,8 @@ def test_what_the_part_cannot_report_is_refused(raw, said):
         scd4x.decode(*raw)
 
 
-@pytest.mark.parametrize("co2", [1, 400, 5000, 40_000])
-@pytest.mark.parametrize("celsius", [-9.9, 0.0, 59.9])
+@each_row("co2", [1, 400, 5000, 40_000])
+@each_row("celsius", [-9.9, 0.0, 59.9])
 def test_a_reading_agrees_with_the_scene(co2, celsius):
     part = mounted("scd4x", SimSCD4x, {"co2": co2, "temperature": celsius})
     values = scd4x.read(part)
@@ -74,7 +75,7 @@ def test_a_part_that_has_a_measurement_ready_is_only_read():
     assert not part.doubts()
 
 
-@pytest.mark.parametrize(("command", "longest"), [(b"\x21\xb1", 6), (b"\x21\xac", 31)])
+@each_row(("command", "longest"), [(b"\x21\xb1", 6), (b"\x21\xac", 31)])
 def test_a_part_that_is_measuring_is_waited_for_and_not_stopped(command, longest):
     part = mounted("scd4x", SimSCD4x, VALUES)
     part.write(*command)
@@ -98,7 +99,7 @@ def test_a_part_that_gives_no_measurement_is_given_up_and_stopped():
     assert sent(part)[-1] == I2CWrite(b"\x3f\x86")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [
         ("low", BusFault, "wrong checksum"),
@@ -115,8 +116,8 @@ def test_faults_of_the_wiring_are_said_in_one_line_and_start_nothing(fault, kind
     assert I2CWrite(b"\x21\xb1") not in sent(part)
 
 
-@pytest.mark.parametrize("measuring", [False, True])
-@pytest.mark.parametrize("refused", range(1, 36))
+@each_row("measuring", [False, True])
+@each_row("refused", range(1, 36))
 def test_a_single_refusal_neither_makes_it_wait_nor_blames_the_supply(refused, measuring):
     part = mounted("scd4x", SimSCD4x, VALUES)
     if measuring:
@@ -131,7 +132,7 @@ def test_a_single_refusal_neither_makes_it_wait_nor_blames_the_supply(refused, m
     assert sum(slept(part)) < 7
 
 
-@pytest.mark.parametrize("refused", [3, 4])
+@each_row("refused", [3, 4])
 def test_the_question_whether_it_measures_is_asked_twice(refused):
     part = refusing(mounted("scd4x", SimSCD4x, VALUES), refused)
     assert scd4x.read(part) == NEAR
@@ -154,12 +155,12 @@ def test_no_command_that_stores_or_sets_anything_is_ever_sent():
     }
 
 
-@pytest.mark.parametrize("answer", [b"\0" * 3, b"\xff" * 3])
+@each_row("answer", [b"\0" * 3, b"\xff" * 3])
 def test_another_part_is_not_identified(answer):
     assert not scd4x.identify(mounted("scd4x", Answers(answer)))
 
 
-@pytest.mark.parametrize("measuring", [False, True])
+@each_row("measuring", [False, True])
 def test_a_part_is_identified_idle_or_measuring(measuring):
     part = mounted("scd4x", SimSCD4x)
     if measuring:

@@ -3,6 +3,7 @@
 import pytest
 from any_bench import bound
 from part_bench import driver
+from rows import each_row
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.sim.buses import Nack
@@ -51,7 +52,7 @@ def scenes(name):
     yield dict(signs)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@each_row("name", PARTS)
 def test_no_value_of_the_scene_breaks_a_part(name):
     for values in scenes(name):
         handle = bound(name, values, around=Watched)
@@ -99,7 +100,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "quantity", "value", "shown"), ENDS)
+@each_row(("name", "quantity", "value", "shown"), ENDS)
 def test_the_ends_of_the_converters(name, quantity, value, shown):
     handle = bound(name, {quantity: value})
     if isinstance(shown, str):

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, sent
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -21,7 +22,7 @@ def test_words_are_the_values():
     assert sgp30.decode(60_000, 60_000) == {"co2": 60_000, "tvoc": 60_000}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "said"),
     [
         *(((co2, 0), "ppm, outside its 400 to 60000") for co2 in (399, 0, 60_001)),
@@ -82,7 +83,7 @@ def test_a_part_that_failed_is_started_again():
     assert START in sent(part)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [
         ("low", ValueError, "not that of an SGP30"),
@@ -104,7 +105,7 @@ def test_a_wrong_checksum_of_a_measurement():
         sgp30.read(part)
 
 
-@pytest.mark.parametrize(("features", "name"), [(0x0022, "SGP30"), (0x0020, "SGP30"), (0x1004, "")])
+@each_row(("features", "name"), [(0x0022, "SGP30"), (0x0020, "SGP30"), (0x1004, "")])
 def test_a_part_is_identified_by_its_product_type(features, name):
     """An SGPC3 (product type 1) has the same address."""
     assert sgp30.identify(mounted("sgp30", Answers(append_checksums([features])))) == name

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -16,12 +17,12 @@ def test_the_datasheets_default_words():
     assert append_checksums(sgp40.UNCOMPENSATED) == bytes.fromhex("8000a2 666693")
 
 
-@pytest.mark.parametrize("ticks", [1, 20_001, 30_000, 52_767, 65_534])
+@each_row("ticks", [1, 20_001, 30_000, 52_767, 65_534])
 def test_a_reading_agrees_with_the_scene(ticks):
     assert sgp40.read(mounted("sgp40", SimSGP40, {"raw": ticks})) == {"raw": ticks}
 
 
-@pytest.mark.parametrize("ticks", [0, 65_535])
+@each_row("ticks", [0, 65_535])
 def test_an_end_of_the_scale_is_no_reading(ticks):
     with pytest.raises(ValueError, match="an end of its scale"):
         sgp40.decode(ticks)
@@ -35,7 +36,7 @@ def test_the_exact_messages_of_one_reading():
     assert not part.bus.parts[0x59].hot
 
 
-@pytest.mark.parametrize("fault", ["low", "high", "bits"])
+@each_row("fault", ["low", "high", "bits"])
 def test_the_heater_is_off_after_a_wrong_checksum(fault):
     part = mounted("sgp40", SimSGP40, fault=fault)
     with pytest.raises(BusFault, match="wrong checksum") as error:

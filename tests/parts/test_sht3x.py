@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import driver, mounted, one_line, refusing, sent, slept
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -16,7 +17,7 @@ def test_the_checksum_of_the_datasheet():
     assert compute_checksum(b"\xbe\xef") == 0x92
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "celsius", "percent"),
     [((0x6666, 0x8000), 25.0, 50.0), ((0x0751, 0), -40.0, 0.0), ((0xF8AE, 65_535), 125.0, 100.0)],
 )
@@ -27,14 +28,14 @@ def test_the_formulas_of_section_4_13(words, celsius, percent):
     }
 
 
-@pytest.mark.parametrize("raw", [0, 0x0700, 0xF900, 65_535])
+@each_row("raw", [0, 0x0700, 0xF900, 65_535])
 def test_a_temperature_that_the_part_cannot_measure_is_refused(raw):
     with pytest.raises(ValueError, match="outside its -40 to 125"):
         sht3x.decode(raw, 30_000)
 
 
-@pytest.mark.parametrize("celsius", [-39.9, -0.01, 0.0, 20.5, 99.9, 124.9])
-@pytest.mark.parametrize("percent", [0.0, 33.3, 100.0])
+@each_row("celsius", [-39.9, -0.01, 0.0, 20.5, 99.9, 124.9])
+@each_row("percent", [0.0, 33.3, 100.0])
 def test_a_reading_agrees_with_the_scene(celsius, percent):
     part = mounted("sht3x", SimSHT3x, {"temperature": celsius, "humidity": percent})
     assert sht3x.read(part) == {
@@ -51,9 +52,7 @@ def test_the_exact_messages_of_one_reading():
     assert slept(part) == [0.0155]
 
 
-@pytest.mark.parametrize(
-    ("command", "period"), [(b"\x20\x32", 2.0), (b"\x21\x26", 1.0), (b"\x23\x29", 0.25), (b"\x27\x37", 0.1)]
-)
+@each_row(("command", "period"), [(b"\x20\x32", 2.0), (b"\x21\x26", 1.0), (b"\x23\x29", 0.25), (b"\x27\x37", 0.1)])
 def test_a_part_that_measures_continuously_is_only_read(command, period):
     part = mounted("sht3x", SimSHT3x, {"temperature": 30.0})
     part.write(*command)
@@ -75,7 +74,7 @@ def test_the_heater_of_somebody_else_is_said_and_left_alone():
     assert part.words(0xF32D, 1)[0] & 1 << 13
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [
         ("low", BusFault, "wrong checksum"),
@@ -91,8 +90,8 @@ def test_faults_of_the_wiring_are_said_in_one_line(fault, kind, said):
     assert one_line(error)
 
 
-@pytest.mark.parametrize("measuring", [False, True])
-@pytest.mark.parametrize("refused", range(1, 9))
+@each_row("measuring", [False, True])
+@each_row("refused", range(1, 9))
 def test_a_single_refusal_gives_no_wrong_diagnosis(refused, measuring):
     part = mounted("sht3x", SimSHT3x, {"temperature": 20.5})
     if measuring:

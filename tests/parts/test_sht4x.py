@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Answers, driver, mounted, one_line, sent, slept
+from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
@@ -10,7 +11,7 @@ from picoclaw.hw.sim.parts.climate import SimSHT4x
 sht4x = driver("sht4x")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "celsius", "percent"),
     [
         ((0x6666, 0x8000), 25.0, 56.5),
@@ -27,14 +28,14 @@ def test_the_formulas_of_the_datasheet(words, celsius, percent):
     }
 
 
-@pytest.mark.parametrize("raw", [0, 0x0700, 0xF900, 65_535])
+@each_row("raw", [0, 0x0700, 0xF900, 65_535])
 def test_a_temperature_that_the_part_cannot_measure_is_refused(raw):
     with pytest.raises(ValueError, match="outside its -40 to 125"):
         sht4x.decode(raw, 30_000)
 
 
-@pytest.mark.parametrize("celsius", [-39.9, -0.01, 20.5, 124.9])
-@pytest.mark.parametrize("percent", [0.0, 33.3, 100.0])
+@each_row("celsius", [-39.9, -0.01, 20.5, 124.9])
+@each_row("percent", [0.0, 33.3, 100.0])
 def test_a_reading_agrees_with_the_scene(celsius, percent):
     part = mounted("sht4x", SimSHT4x, {"temperature": celsius, "humidity": percent})
     assert sht4x.read(part) == {
@@ -56,12 +57,12 @@ def test_a_part_is_identified_by_its_serial_number():
     assert sent(part) == [I2CWrite(b"\x89"), I2CRead(6)]
 
 
-@pytest.mark.parametrize("answer", [b"\0" * 6, b"\xff" * 6, b"\x44\x00\x12\x55\x00\x99"])
+@each_row("answer", [b"\0" * 6, b"\xff" * 6, b"\x44\x00\x12\x55\x00\x99"])
 def test_another_part_is_not_identified(answer):
     assert not sht4x.identify(mounted("sht4x", Answers(answer)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fault", "kind", "said"),
     [
         ("low", BusFault, "wrong checksum"),

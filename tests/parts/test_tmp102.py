@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimTMP102
 
@@ -14,23 +15,23 @@ EXTENDED = [(0x0960, 150), (0x0800, 128), (0x07FF, 127.9375), (0x0640, 100), (0x
 EXTENDED += [(0x0000, 0), (0x1FFC, -0.25), (0x1E70, -25), (0x1C90, -55)]
 
 
-@pytest.mark.parametrize(("code", "celsius"), NORMAL)
+@each_row(("code", "celsius"), NORMAL)
 def test_the_datasheets_12_bit_table(code, celsius):
     assert tmp102.decode(code << 4) == celsius
 
 
-@pytest.mark.parametrize(("code", "celsius"), EXTENDED)
+@each_row(("code", "celsius"), EXTENDED)
 def test_the_datasheets_13_bit_table(code, celsius):
     assert tmp102.decode(code << 3 | 1) == celsius
 
 
-@pytest.mark.parametrize("word", [0x8000, 0xC8F0, 0x4B11 | 8])
+@each_row("word", [0x8000, 0xC8F0, 0x4B11 | 8])
 def test_a_temperature_that_the_part_cannot_give(word):
     with pytest.raises(ValueError, match="°C, outside its -55 to 150"):
         tmp102.decode(word)
 
 
-@pytest.mark.parametrize("celsius", [-55, -40.03, -0.06, 0, 0.04, 21.3, 99.99, 127.9])
+@each_row("celsius", [-55, -40.03, -0.06, 0, 0.04, 21.3, 99.99, 127.9])
 def test_readings_agree_with_the_scene(celsius):
     handle, _, clock = simulated("tmp102", SimTMP102, {"temperature": celsius})
     assert tmp102.read(handle)["temperature"] == pytest.approx(celsius, abs=1 / 32)
@@ -38,7 +39,7 @@ def test_readings_agree_with_the_scene(celsius):
     assert not clock.slept
 
 
-@pytest.mark.parametrize("celsius", [-55, 21.3, 128.5, 150])
+@each_row("celsius", [-55, 21.3, 128.5, 150])
 def test_extended_mode(celsius):
     handle, _, clock = simulated("tmp102", SimTMP102, {"temperature": celsius})
     handle.write(1, 0x60, 0xB0)
@@ -63,7 +64,7 @@ def test_a_one_shot_that_never_ends():
     refused("tmp102", Fixed({1: b"\x61\xa0"}), "did not finish")
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
+@each_row("byte", [0x00, 0xFF])
 def test_a_held_data_line(byte):
     part = Stuck(byte)
     refused("tmp102", part, "not a TMP102")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 from any_bench import bound
 from part_bench import driver
+from rows import each_row
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import I2CWrite
@@ -154,15 +155,15 @@ def test_every_driver_is_looked_at():
     assert set(PARTS) == set(list_drivers([find_shipped("tools/hw")]))
 
 
-@pytest.mark.parametrize("byte", [0x00, 0xFF])
-@pytest.mark.parametrize("state", STATES, ids=lambda state: f"{state.name}-{state.written}{dict(state.values) or ''}")
+@each_row("byte", [0x00, 0xFF])
+@each_row("state", STATES, ids=lambda state: f"{state.name}-{state.written}{dict(state.values) or ''}")
 def test_no_answer_of_one_byte_only_becomes_a_measurement(state, byte):
     legal = [sent for name, sent, legal_byte, _ in LEGAL if (name, legal_byte) == (state.name, byte)]
     found = accepted(state, byte)
     assert not {before: found[before] for before in found if not any(re.fullmatch(sent, before) for sent in legal)}
 
 
-@pytest.mark.parametrize("entry", LEGAL, ids=lambda entry: f"{entry[0]}-{entry[1]}-{entry[2]:02x}")
+@each_row("entry", LEGAL, ids=lambda entry: f"{entry[0]}-{entry[1]}-{entry[2]:02x}")
 def test_the_table_holds_nothing_that_is_not_needed(entry):
     name, sent, byte, why = entry
     assert why

@@ -2,6 +2,7 @@
 
 import pytest
 from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimVEML7700
 
@@ -9,7 +10,7 @@ veml7700 = driver("veml7700")
 GAINS, TIMES = {2: 1, 1: 0, 0.25: 3, 0.125: 2}, {800: 3, 400: 2, 200: 1, 100: 0, 50: 8, 25: 12}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gain", "milliseconds", "resolution"),
     # 84323, table Resolution and Maximum Detection Range, corners and middle.
     [
@@ -33,16 +34,14 @@ def test_the_application_notes_correction():
     assert veml7700.decode(465, bright) == pytest.approx(999.9, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "lux", [0.05, 0.5, 5, 50, 53, 54, 300, 1000, 1100, 2000, 5370, 5500, 7000, 24_003, 60_000, 120_000, 139_000]
-)
+@each_row("lux", [0.05, 0.5, 5, 50, 53, 54, 300, 1000, 1100, 2000, 5370, 5500, 7000, 24_003, 60_000, 120_000, 139_000])
 def test_readings_agree_with_the_scene(lux):
     handle, part, _ = simulated("veml7700", SimVEML7700, {"light": lux})
     assert veml7700.read(handle)["light"] == pytest.approx(lux, rel=0.006, abs=0.005)
     assert part.registers[0] == 0x0001
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lux", "ranges", "seconds"),
     [
         (300, ["1000"], [0.1]),
@@ -77,7 +76,7 @@ def test_a_part_that_measures_in_a_range_that_suits_is_only_read():
     assert messages(handle) == ["w 00", "r 2", "w 04", "r 2"]
 
 
-@pytest.mark.parametrize(("configuration", "lux"), [(0x08C2, 5000), (0x1332, 1)])
+@each_row(("configuration", "lux"), [(0x08C2, 5000), (0x1332, 1)])
 def test_a_part_that_measures_in_another_range_is_put_back_and_shows_its_own_again(configuration, lux):
     handle, part, clock = simulated("veml7700", SimVEML7700, {"light": lux})
     handle.write(0, *configuration.to_bytes(2, "little"))
@@ -105,14 +104,14 @@ def test_identification():
     assert veml7700.read(handle)["light"] == pytest.approx(300, abs=1)
 
 
-@pytest.mark.parametrize("registers", [{0: b"\x01\x40"}, {0: b"\x00\x01"}])
+@each_row("registers", [{0: b"\x01\x40"}, {0: b"\x00\x01"}])
 def test_another_part(registers):
     part = Fixed(registers)
     refused("veml7700", part, "not a VEML7700: its configuration")
     assert not part.written
 
 
-@pytest.mark.parametrize(("byte", "said"), [(0x00, "does not keep what is written"), (0xFF, "reads 0xffff")])
+@each_row(("byte", "said"), [(0x00, "does not keep what is written"), (0xFF, "reads 0xffff")])
 def test_a_held_data_line(byte, said):
     refused("veml7700", Stuck(byte), said)
 

@@ -9,6 +9,7 @@ from gauges import Sample, slope
 from judge import a_turn, about, each_once, growth, steady, times
 from pace import Pace, compiler
 from people import once, said
+from rows import each_row
 
 SAMPLE = Sample(0.0, 0, 40_000.0, 40, 8, 20, 17_000.0, 50, 5_000.0, 500, 0)
 AGAIN = "(Perhaps sent before: the connection broke off.)\n"
@@ -24,7 +25,7 @@ def lived(**grows):
     return [look(n) for n in range(100)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("grows", "noticed"),
     [
         ({}, set()),
@@ -55,7 +56,7 @@ def test_a_peak_is_no_growth_and_a_death_is_no_loss():
     assert a_turn(lived(home_kb=10), "home_kb") == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "found", "good"),
     [
         ([1, 2], [2, 1], (True, True)),
