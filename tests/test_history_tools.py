@@ -226,6 +226,27 @@ def test_a_rule_without_a_name_gets_one_and_is_removed_by_its_number(rules):
     assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["valve_1"]
 
 
+def test_the_limit_of_a_rule_is_changed_in_what_it_waits_for_and_says(rules):
+    hot = HOT | {
+        "when": "greenhouse.temperature above 35 for 35 minutes",
+        "notify": "above 35",
+        "options": {"again": "1 hour"},
+    }
+    call(rules, "rule", **hot)
+    path = rules.home / "rules.toml"
+    before = path.read_text()
+    said = call(rules, "rule", action="change", name="1", when="-2.5")
+    assert said.startswith(
+        "the rule is changed: hot: when the temperature of greenhouse is above -2.5 °C for 35 min: tell you"
+    )
+    assert "which means: hot: when the temperature of greenhouse is above -2.5 °C" in rules.asked.shown[-1]
+    assert sorted(path.read_text().splitlines()) == sorted(before.replace("above 35", "above -2.5").splitlines())
+    call(rules, "rule", action="add", when="every day at 6:00", output="valve 1")
+    for name, when in (("valve_1", "7"), ("hot", ""), ("hot", "warm"), ("hot", "3 degrees"), ("cold", "3")):
+        assert call(rules, "rule", action="change", name=name, when=when).startswith("error: ")
+    assert "above -2.5" in path.read_text()
+
+
 def test_a_rule_that_is_broken_has_a_number_too(rules):
     (rules.home / "rules.toml").write_text(
         '[rules.bad]\nwhen = "?"\n\n[rules.good]\nwhen = "every hour"\nnotify = "x"\n'

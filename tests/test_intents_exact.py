@@ -302,7 +302,7 @@ OWN = [
     ("cancel reminder 3 if it rains", LEFT),
     ("cancel reminder 3 unless anna comes", LEFT),
     ("cancel all reminders", ("cron", {"action": "list"})),
-    ("cancel every reminder please", SEVERAL),
+    ("cancel every reminder please", "I have done nothing yet. Do you mean: cancel all reminders?"),
     ("cancel the third reminder", SEVERAL),
     ("cancel my reminder", ("cron", {"action": "list"})),
     ("cancel my next reminder", "Which one?"),

@@ -81,6 +81,8 @@ CONVERSATIONS = [
     (["Bring the fish reminder forward to 2 pm please, mate", "what are my reminders", "yes"], "A plain yes answers nothing"),
     (["Kindly resume the milkman reminder from today", "yes"], "A plain yes answers nothing"),
     (["please disable the frost rule for now, keep it though", "yes"], [RULES, ("rule", {"action": "pause", "name": "1"})]),
+    (["change the frost rule to 3 degrees", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "3"})]),
+    (["Lower the limit in the frost rule from 5 to 2.5", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "2.5"})]),
     (["Can you turn on the fan?"], "I have done nothing yet. Do you mean: turn on the fan? Say yes"),
     (["Can you turn on the fan?", "yes"], [output("set", "fan", level="on")]),
     (["turn on the fan and the pump at 8 for 1 minute"], 'I have done nothing yet. I understand "turn on the fan", but not "the pump at 8 for 1 minute".'),

@@ -377,28 +377,32 @@ def remove_rule(home: Path, name: str) -> None:
 
 def enable_rule(home: Path, name: str, *, enabled: bool) -> None:
     """Have a rule followed, or not, and leave the rest of the file unchanged; raises ConfigError."""
+    change_rule(home, name, {"enabled": None if enabled else False})
+
+
+def change_rule(home: Path, name: str, values: Mapping[str, Any]) -> None:
+    """Give some keys of a rule other values, None for the default one, and leave the rest of the file unchanged.
+
+    Raises ConfigError, also where the file is written in a way that cannot be changed safely.
+    """
     with _lock_file(home) as path:
         before = _read_text(path)
         wanted, parts = _load_toml(before), list(_split_rules(before))
         if name not in (names := _list_names(before)):
             raise ConfigError(f"{path} has no rule {name!r}; there are: {', '.join(names) or 'none'}")
+        rows = "".join(f"{key} = {_format_value(value)}\n" for key, value in values.items() if value is not None)
         for part in parts:
             if part.name == name:
-                part.lines[1:] = [line for line in part.lines[1:] if not _ENABLED.fullmatch(line.rstrip("\r\n"))]
-                part.lines[0] = part.lines[0].rstrip("\r\n") + ("\n" if enabled else "\nenabled = false\n")
+                kept = [line for line in part.lines[1:] if line.partition("=")[0].strip() not in values]
+                part.lines[:] = [part.lines[0].rstrip("\r\n") + "\n" + rows, *kept]
         text = "".join(line for part in parts for line in part.lines)
-        found = _load_toml(text)
-        for tables in (found, wanted):
-            if tables is not None:
-                tables["rules"][name]["enabled"] = (
-                    tables["rules"][name].get("enabled", True) if tables is found else enabled
-                )
-        if wanted is None or found != wanted:
-            raise ConfigError(f"{path} cannot be changed safely: write enabled = {str(enabled).lower()} there by hand")
+        if wanted is not None:
+            table = {**wanted["rules"][name], **values}
+            wanted["rules"][name] = {key: value for key, value in table.items() if value is not None}
+        if wanted is None or _load_toml(text) != wanted:
+            told = ", ".join(f"{key} = {_format_value(True if one is None else one)}" for key, one in values.items())
+            raise ConfigError(f"{path} cannot be changed safely: write {told} there by hand")
         _write(path, text)
-
-
-_ENABLED = pattern(r"\s*enabled\s*=\s*(?:true|false)\s*(?:#.*)?")
 
 
 def _get_trailing_comments(lines: list[str]) -> list[str]:

@@ -87,21 +87,14 @@ SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
 MAX_TALK_SHARE = 0.4  # of the share of an order
-_ASKED = frozenset(
-    {
-        "unmeasured",
-        "forecast",
-        "sensor_list",
-        "sensors_ok",
-        "clock",
-        "doing",
-        "output_list",
-        "output_state",
-        "output_past",
-    }
-    | {"output_why", "output_longest", "output_can", "output_planned", "board_ok", "board_status", "board_disk"}
-    | {"board_memory", "board_load", "board_cpu_temperature", "board_uptime", "board_address", "board_version"}
-)
+_ENDING = frozenset([
+    "output_off", "outputs_off", "cron_remove", "cron_remove_all", "rule_remove", "memory_forget", "list_remove"
+])  # fmt: skip
+_ASKED = frozenset([
+    "unmeasured", "forecast", "sensor_list", "sensors_ok", "clock", "doing", "output_list", "output_state", "output_past", "output_why", "output_longest",
+    "output_can", "output_planned", "board_ok", "board_status", "board_disk", "board_memory", "board_load", "board_cpu_temperature", "board_uptime",
+    "board_address", "board_version"
+])  # fmt: skip
 """Topics of questions besides those that measurements answer, which begin with a "?"."""
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
@@ -110,8 +103,11 @@ MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing w
 MIN_CHAT = 0.3
 _OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
-_SAYING = ("negations", "past", "days")
-_SAYING_SLOTS = (("off_word", "off_verb", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
+_SAYING, _SAYING_OF_TIME = ("negations", "past", "days"), ("months", "every")
+_TIME_KINDS = frozenset({"time", "repeat", "calendar"})
+_LENGTHS = frozenset({"length", "seconds"})
+_TIMED_KINDS = _TIME_KINDS | {"output"}
+_SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
 MAX_BARE_WORDS = 3
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -389,6 +385,17 @@ class IntentMatcher:
         several = [told] * (1 + len(found.said.get("_more", ()))) if found and told else []
         agreed = sum(one for one, name in shares if is_answer(name, several)) if told else 0.0
         whole = found is not None and found.score == 1.0 and found.route in WHOLE_ROUTES
+        talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
+        numbered = intent is not None and intent.name.endswith(("_several", "_unclear")) and self._names_number(s)
+        if (
+            intent
+            and not intent.tool
+            and (intent.last or intent.name == "nothing")
+            and topic in PROPOSED
+            and not numbered
+        ):
+            other = self._match_topic(topic, share, talk, s, begin, end, offered) if share >= MIN_TOPIC_SHARE else None
+            return other if other and other.arguments else found  # what says only how it is to be said
         is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in _ASKED)
         if found and whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
             return found
@@ -436,14 +443,16 @@ class IntentMatcher:
             return found
         elif share < (MIN_PROPOSED if topic in PROPOSED else MIN_TOPIC_SHARE):
             return None
-        talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
         is_sure = share >= MIN_TOPIC_SHARE
         other = self._match_topic(topic, share, talk, s, begin, end, offered) if is_sure or topic in PROPOSED else None
         if found and found.missing and other and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
         if found and found.answer and not found.tool and other and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
-        return other or (None if told and (swallows or not whole) else found)
+        return other or (None if told else found)
+
+    def _names_number(self, s: Sentence) -> bool:
+        return any(word[0].isdigit() or s.longest(self.words["ordinals"], i) for i, word in enumerate(s.words))
 
     def _adds_alike(self, intent: Intent, topic: str) -> bool:
         """Whether what a topic proposes is added by the same tool: a reminder is one, repeated or not."""
@@ -464,7 +473,7 @@ class IntentMatcher:
         if topic in PROPOSED:
             is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
-            is_order = is_wish and not self._is_negated(s, len(s.words))
+            is_order = is_wish and not self._is_negated(s, len(s.words), ends=topic in _ENDING)
             verbs = self.words["verbs"].keys()
             is_told = s.words[begin] in self.words["tells"] and (
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
@@ -588,7 +597,12 @@ class IntentMatcher:
         ):
             slot = self._book.slot(name)
             if slot.kind == "text":
-                told[name] = text = self._follow(slot, s, left) if slot.after else self._rest(slot, s, left)
+                text = (
+                    (self._follow(slot, s, left) or self._pick_text(s, left))
+                    if slot.after
+                    else self._rest(slot, s, left)
+                )
+                told[name] = text
                 if len(text.split()) < _MIN_TEXT:
                     return "", left
                 continue
@@ -596,11 +610,18 @@ class IntentMatcher:
                 (stop - i, -i, value)
                 for i in left
                 for value, stop in islice(self._reader.read(slot, s, i), 1)
-                if set(range(i, stop)) <= {*left}
+                if set(range(i, stop)) <= {*left} and not (slot.kind in _LENGTHS and self._is_span(s, i, stop))
             ]
-            if not hits:
+            if slot.kind == "value" and WHICH in names and len({str(hit[2]) for hit in hits}) > 1:
+                to = self._book.slot("level").after | self.words["span_ends"].keys()  # "from 28 to 26"
+                hits = [hit for hit in hits if s.words[-hit[1] - 1] in to][:1]
+            size, start, value = max(hits, key=lambda hit: hit[:2], default=(0, 0, None))
+            if slot.kind in _TIME_KINDS and len(apart := self._join_time(slot, s, left)) > size:
+                told[name] = " ".join(s.words[i] for i in apart)
+                left = [i for i in left if i not in apart]
+                continue
+            if not size:
                 return "", left
-            size, start, value = max(hits, key=lambda hit: hit[:2])
             told[name] = _word_value(slot, value) or " ".join(s.words[-start : size - start])
             left = [i for i in left if not -start <= i < size - start]
         text = fill_fields(sentence, told)
@@ -608,10 +629,41 @@ class IntentMatcher:
         if WHICH in names:
             return filled.raw, left  # which says which
         kept = set(chain.from_iterable(Sentence(text, self.words).words for text in told.values()))
-        says = any(s.words[i] not in kept and self._says(s, i, filled) for i in left)
+        tables = _SAYING + _SAYING_OF_TIME * any(self._book.slot(name).kind in _TIMED_KINDS for name in names)
+        says = any(s.words[i] not in kept and self._says(s, i, filled, tables) for i in left)
         return "" if says else filled.raw, left
 
-    def _says(self, s: Sentence, i: int, filled: Sentence) -> bool:
+    def _is_span(self, s: Sentence, i: int, end: int) -> bool:
+        """Whether what may be a length is the beginning of a span: "de six heures à vingt heures"."""
+        begins = i > 0 and s.words[i - 1] in self.words["span_begins"]
+        return begins and s.longest(self.words["span_ends"], end) is not None
+
+    def _join_time(self, slot: SentenceSlot, s: Sentence, left: Sequence[int]) -> list[int]:
+        """The words of a time whose parts stand apart, where they make one in a row: "On Sundays let the pump run at nine"."""
+        found = list[int]()
+        for i in left:
+            if i not in found:
+                found += range(i, i + self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]))
+        row = Sentence(" ".join(s.words[i] for i in found), self.words)
+        clocks = sum(self.times.names_a_time(row.words[i:]) for i in range(len(row.words)))
+        if not {*found} <= {*left} or clocks > 1:
+            return []
+        return found if any(end == len(row.words) for _, end in self._reader.read(slot, row, 0)) else []
+
+    def _pick_text(self, s: Sentence, left: Sequence[int]) -> str:
+        """What is to be said, where no word leads to it: behind a colon, else the longest of the words left in a row."""
+        empty = {word for name in _EMPTY_WORDS for word in self.words[name]} | self._reminding.keys()
+        runs = [list[int]()]
+        for i in left:
+            if runs[-1] and (i != runs[-1][-1] + 1 or s.after_comma(i)):
+                runs.append([])
+            if runs[-1] or s.words[i] not in empty:
+                runs[-1].append(i)
+        behind = [run for run in runs if run and ": " in s.raw[: s.starts[run[0]]]]
+        run = max(behind or runs, key=len)
+        return s.text(run[0], run[-1] + 1) if run and not any(s.words[i] in self._reminding for i in run) else ""
+
+    def _says(self, s: Sentence, i: int, filled: Sentence, tables: Sequence[str]) -> bool:
         """Whether a word changes what a sentence orders, so that it cannot be passed over where `filled` is proposed."""
         word = s.words[i]
         for names in _SAYING_SLOTS:
@@ -625,7 +677,7 @@ class IntentMatcher:
             named = (filled.longest(s.names, n) for n in range(len(filled.words)))
             return not any(one and one[0] == hit[0] for one in named)  # unless it says the same again
         is_number = not word.isalpha() or self.words["numbers"].get(word, 1) != 1  # "the" and "a" are one, too
-        return is_number or any(s.longest(self.words[name], i) for name in _SAYING)
+        return is_number or any(s.longest(self.words[name], i) for name in tables)
 
     def _is_measured(self, s: Sentence) -> bool:
         """Whether what is not measured elsewhere is the name of a sensor here: the level of a tank."""
@@ -733,9 +785,18 @@ class IntentMatcher:
             return False
         return kind == "adds" or asks or "?" not in s.raw
 
-    def _is_negated(self, s: Sentence, end: int) -> bool:
-        """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before."""
+    def _is_negated(self, s: Sentence, end: int, *, ends: bool = False) -> bool:
+        """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before.
+
+        `ends`: where something is to end, a "stop" or "no longer needed" is none.
+        """
         begin = self._skip_no(s)
+        if ends:
+            tables = [
+                self._book.slot(name).values for name in ("drop_verb", "off_verb") if name in self._book.slot_names
+            ]
+            said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
+            return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
         for name in ("drop_verb", "stop_word"):  # "forget it" is an order where it is one as a whole
             if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
                 begin = end_of
@@ -807,7 +868,8 @@ class IntentMatcher:
             is_several = self._count_several(text, 0.0) > SURE_SEVERAL
             parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
             is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
-            if parts and is_several and (all(is_complete(match) for _, match in parts) or whole.tool != "cron"):
+            is_sure = whole.tool != "cron" or self._count_several(text, 0.0) > SURE_WHOLE
+            if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
             if (
                 len(parts) > 1
@@ -1255,6 +1317,8 @@ class IntentMatcher:
         if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
             return None
         at = arguments.get("at", "")
+        if at and wanted.tool == "output_history":
+            return None  # "tell me who turned the lamp on at 3"
         is_hour_said = any(word[0].isdigit() or self.words["numbers"].get(word) == 9 for word in s.words)
         if wanted.tool in _READS and at.endswith(NO_HOUR) and "tomorrow" not in at and not is_hour_said:
             return None  # "for tuesday", "for today": what was measured then
@@ -1270,6 +1334,10 @@ class IntentMatcher:
     @cached_property
     def _reminders(self) -> Mapping[str, Any]:
         return self._book.slot("reminder_word").values
+
+    @cached_property
+    def _reminding(self) -> Mapping[str, Any]:
+        return {**self._book.slot("remind_verb").values, **self._reminders}
 
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
@@ -1485,7 +1553,7 @@ class IntentMatcher:
             run = [n for n, m in zip(left[place + 1 :], count(i + 1), strict=False) if n == m]
             while len(run) > 1 and s.words[run[0]] in slot.drop:
                 del run[0]
-            if run and s.words[i] in slot.after:
+            if run and s.words[i] in slot.after and s.words[run[0]] not in self._reminding:
                 return s.text(run[0], run[-1] + 1)
         return ""
 
@@ -1519,6 +1587,8 @@ def _word_value(slot: SentenceSlot, value: Any) -> str:
     """A value in words of any language; '' where only the sentence has them."""
     if slot.kind == "output":
         return str(value).replace("_", " ")
+    if slot.kind == "term":  # "surpassed" is above
+        return next((phrase for phrase, one in slot.values.items() if one == value), "")
     if slot.kind == "percent":
         return f"{value}%" if str(value).isdecimal() else ""
     if slot.kind != "seconds":

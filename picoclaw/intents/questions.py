@@ -30,23 +30,10 @@ _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PARTS = (
-    *("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity", "trend_word", "chart_word"),
-    *(
-        "than_word",
-        "compare_word",
-        "when_word",
-        "how_long_word",
-        "how_often",
-        "how_much",
-        "fahrenheit",
-        "higher_word",
-        "lower_word",
-        "frost_word",
-        "now_word",
-    ),
-    *("there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value", "lasts"),
-    *("earlier_step", "both_word", "add_word"),
-)
+    "past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity", "trend_word", "chart_word", "than_word",
+    "compare_word", "when_word", "how_long_word", "how_often", "how_much", "fahrenheit", "higher_word", "lower_word", "frost_word", "now_word",
+    "there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value", "lasts", "earlier_step", "both_word", "add_word"
+)  # fmt: skip
 
 
 _IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
@@ -159,8 +146,8 @@ class QuestionReader:
             parts.values.pop("getting", None)  # "am I going to sweat?"
         if topic in _FIGURES and "" in parts.values.get("figure", ()):
             return None  # "min and max" are no single figure
-        if topic in _FIGURES:
-            parts.values.pop("how_much", None)  # "how cold did it get" compares with nothing
+        for part in () if topic in _OF_TWO | {"trend"} else ("how_much", "than_word"):
+            parts.values.pop(part, None)  # "how cold did it get" compares with nothing
         if topic in _NOW and (parts.has("now_word") or not parts.has("past")):
             for part in ("past", "past_verb", "lasts"):
                 parts.values.pop(part, None)

@@ -19,19 +19,8 @@ _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
 _OTHER_KINDS = {
-    "every",
-    "it",
-    "output",
-    "percent",
-    "repeat",
-    "seconds",
-    "sensor",
-    "term",
-    "text",
-    "time",
-    "value",
-    "window",
-}
+    "every", "it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value", "window",
+}  # fmt: skip
 SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
 UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
 """Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""

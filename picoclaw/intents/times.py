@@ -14,38 +14,16 @@ WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
 _FUTURE_TABLES = (
-    "joins",
-    "within",
-    "at",
-    "on",
-    "numbers",
-    "days",
-    "months",
-    "parts",
-    "hours",
-    "offsets",
-    "every",
-    "repeats",
-)
+    "joins", "within", "at", "on", "numbers", "days", "months", "parts", "hours", "offsets", "every", "repeats"
+)  # fmt: skip
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers", "span_begins", "hours", "offsets", "months", "on")
 _TABLES = {
-    *_FUTURE_TABLES,
-    *_PAST_TABLES,
-    "halves",
-    "quarters",
-    "units",
-    "from_now",
-    "to",
-    "oclock",
-    "ago",
-    "splits",
-    "until",
-    "span_ends",
-}
+    *_FUTURE_TABLES, *_PAST_TABLES, "halves", "quarters", "units", "from_now", "to", "oclock", "ago", "splits", "until", "span_ends",
+}  # fmt: skip
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
 """What a day is given that was said without an hour."""
@@ -275,6 +253,16 @@ class TimeReader:
         return (
             piece is not None and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"]))) is not None
         )
+
+    def count_part(self, near: Sequence[str]) -> int:
+        """How many words a part of a time has that may be completed elsewhere: days, or a time of day; 0 for none."""
+        tail, pieces = " ".join(near), []
+        if self._may_begin(near):
+            piece = self._moment.match(tail)
+            is_clear = piece and (piece["day"] or piece["part"] or piece["oclock"] or self.names_a_time(near))
+            pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
+            pieces += [self._interval(tail, "")[1]]
+        return _parse_count(tail, max(pieces, default=0))
 
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""

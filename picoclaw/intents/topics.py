@@ -147,7 +147,7 @@ PROPOSED = {
     "rule_switch": "rule_switch rule_switch_off rule_water_if",
     "rule_remove": "rule_remove",
     "rule_pause": "rule_pause",
-    "rule_change": "rule_tell",
+    "rule_change": "rule_change",
     "memory_store": "memory_store",
     "memory_forget": "memory_forget",
     "memory_correct": "memory_update",
@@ -162,42 +162,11 @@ TALK = (
 )
 """The least share of a topic of talk that is answered where nothing was understood."""
 CHAT = frozenset(("remark", "reported", "praise", "nothing", "hello", "goodbye"))
-_AS_NAMED = frozenset(
-    [
-        "unmeasured",
-        "forecast",
-        "sensor_list",
-        "sensors_ok",
-        "board_ok",
-        "board_status",
-        "board_uptime",
-        "board_address",
-        "clock",
-        "doing",
-        "output_list",
-        "output_why",
-        "output_longest",
-        "output_can",
-        "cron_list",
-        "rule_list",
-        "hello",
-        "thanks",
-        "goodbye",
-        "who",
-        "help",
-        "heard_asked",
-        "heard_told",
-        "cannot_reach",
-        "list_clear",
-        "output_past",
-        "praise",
-        "remark",
-        "not_wanted",
-        "reported",
-        "advice",
-        "calendar",
-    ]
-)
+_AS_NAMED = frozenset([
+    "unmeasured", "forecast", "sensor_list", "sensors_ok", "board_ok", "board_status", "board_uptime", "board_address", "clock", "doing", "output_list",
+    "output_why", "output_longest", "output_can", "cron_list", "rule_list", "hello", "thanks", "goodbye", "who", "help", "heard_asked", "heard_told",
+    "cannot_reach", "list_clear", "output_past", "praise", "remark", "not_wanted", "reported", "advice", "calendar"
+])  # fmt: skip
 """Intents that are their own topics."""
 _ANSWERS = {
     "version": "board_version", "howto": "help", "cannot": "nothing", "not_done": "not_wanted",

@@ -47,6 +47,8 @@ class RuleTool:
                 _require_measured(made, self._measured())
                 if name in self._list_names():
                     raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
+            elif action == "change":
+                self._change(arguments, datetime.now().astimezone())
             else:
                 self._find_name(arguments["name"])
         except ConfigError as error:
@@ -58,6 +60,8 @@ class RuleTool:
         if (action := arguments["action"]) != "add":
             name = self._find_name(arguments["name"])
             gone = self._load(now).rules.get(name)
+            if action == "change":
+                return rules.explain_rule(self._change(arguments, now)[2])
             does = {"remove": "no longer", "pause": "until it is resumed, not", "resume": "again"}[action]
             return f"{does}: {rules.explain_rule(gone)}" if gone else f"{does}: {name}, which is not followed"
         made = self._parse(arguments, now)[2]
@@ -69,15 +73,15 @@ class RuleTool:
     @tool(effect=_effect, means=_means, private=_is_private)
     def rule(
         self,
-        action: Literal["list", "add", "remove", "pause", "resume"],
+        action: Literal["list", "add", "remove", "pause", "resume", "change"],
         caller: Caller,
         name: str = "",
-        when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00"] = "",
+        when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00; change: 30"] = "",
         notify: Annotated[str, "text"] = "",
         output: str = "",
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
-        """Keep rules that notify the user or switch an output when a condition becomes true, without a model."""
+        """Keep rules that notify the user or switch an output when a condition becomes true."""
         if action == "list":
             found, rows, number = self._load(caller.now), [], 0
             for known, row in zip((*found.rules, *found.problems), explain_rules(found), strict=True):
@@ -90,6 +94,11 @@ class RuleTool:
                 rules.remove_rule(self._home, name)
                 wake_all(self._home)
                 return f"rule {name} is removed"
+            if action == "change":
+                name, values, made = self._change(locals(), caller.now)
+                rules.change_rule(self._home, name, values)
+                wake_all(self._home)
+                return f"the rule is changed: {rules.explain_rule(made)}"
             if action != "add":
                 name = self._find_name(name)
                 rules.enable_rule(self._home, name, enabled=action == "resume")
@@ -113,6 +122,20 @@ class RuleTool:
         name = arguments["name"].strip() or make_rule_name(table, self._list_names())
         return name, table, rules.parse_rule(name, table, now, self._zone())
 
+    def _change(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, str], rules.Rule]:
+        """A rule's name, what is written otherwise where its limit is the number in `when`, and the rule it then is."""
+        name = self._find_name(arguments["name"])
+        rule, limit = self._load(now).rules.get(name), arguments["when"].strip()
+        if rule is None or not isinstance(rule.condition, conditions.Threshold) or not _NUMBER.fullmatch(limit):
+            raise ToolError(f"{name} has no limit to be changed to {limit!r}: remove the rule, and add another one")
+        written, before = rule.written, rule.condition.limit
+
+        values = {}
+        for key, text in (("when", written.when), ("notify", written.notify)):
+            if found := next((one for one in _NUMBER.finditer(text) if float(one[0]) == before), None):
+                values[key] = f"{text[: found.start()]}{limit}{text[found.end() :]}"
+        return name, values, rules.parse_rule(name, vars(written) | values, now, self._zone())
+
     def _find_name(self, name: str) -> str:
         """Find a rule by its name, or by its number in the list."""
         names = self._list_names()
@@ -131,6 +154,7 @@ class RuleTool:
 # What the `rule` tool and `picoclaw rules` say of rules: in plain words, and what keeps them from working.
 
 _BEYOND = pattern(r" (?:[<>]|is|above|below|over|under|at|rises|falls|more|less|higher|lower)\b|[<>]")
+_NUMBER = pattern(r"(?<![\w.-])-?\d+(?:\.\d+)?(?![\w.]*\w)")
 _MAX_STEM_CHARS = 24
 _OF_BOARD = frozenset({"cpu"})
 """Sensors of the board itself, which nobody means who names no place."""
