@@ -8,10 +8,11 @@ import time
 import pytest
 from _pytest.runner import runtestprotocol
 from databases import share_databases
-from grammars import share_grammars
+from grammars import share_grammars, share_skills
 
 share_databases()
 share_grammars()
+share_skills()
 gc.disable()  # until all tests are collected: there is little garbage in that, and looking for it takes a quarter
 for proxy in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
     os.environ.pop(proxy, None)

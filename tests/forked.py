@@ -38,6 +38,7 @@ def serve(channel):
         importlib.import_module(f"picoclaw.{name}")
     databases.share_databases()
     grammars.share_grammars()
+    grammars.share_skills()
     warm_up()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What is compiled of the matcher's data is compiled once for all homes that a process makes, not once for each.
+"""What is compiled of the matcher's data and of the shipped skills is compiled once for all homes that a process makes.
 
 A first answer in a new home costs 0.02 s of a processor then instead of 0.2 s. The home gets the file that it would have written itself.
 """
@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from picoclaw.intents import grammar, matcher, topics
 from picoclaw.resources import find_shipped
+from picoclaw.skills import frontmatter
 
 
 def refusals(language="en"):
@@ -69,3 +70,15 @@ def share_grammars():
 
     grammar.load_grammar, matcher.IntentMatcher.__init__ = load_once, begin_once
     grammar.read_marks, topics.load_topics = read_once(grammar.read_marks), read_once(topics.load_topics)
+
+
+def share_skills():
+    """Have this process, and those that are forked off it, remember what the shipped skills say: 0.02 s for each home."""
+    parse, shipped = frontmatter.parse_skill, find_shipped("templates") / "skills"
+    parse_once = functools.cache(parse)
+
+    @functools.wraps(parse)
+    def parse_shipped_once(text, folder):
+        return (parse_once if folder.parent == shipped else parse)(text, folder)
+
+    frontmatter.parse_skill = parse_shipped_once

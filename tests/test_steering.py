@@ -23,6 +23,7 @@ from picoclaw.messages import (
     Inbound,
     Message,
     Request,
+    Stop,
     Text,
     ToolCall,
     ToolRun,
@@ -329,6 +330,15 @@ def test_a_turn_is_gone_on_with(so_far: list[Message], done: list[Any], results:
     assert [m.text for m in bench.model.requests[0].messages if m.role == "tool"] == results
     assert turn.messages[: len(so_far)] == tuple(so_far)
     assert (turn.reply, turn.stopped, [run.result for run in turn.tools]) == ("ok", "", results)
+
+
+def test_a_stop_that_came_before_a_turn_goes_on_leaves_its_open_calls_undone() -> None:
+    stop, bench = Stop(), Bench()
+    stop.set()
+    open_turn = begun(asked(MEASURE, SWITCH))
+    turn = checked(bench.agent.turn(TurnContext("", "go"), (), CALLER, Person().around(stop=stop), open_turn))
+    assert (turn.stopped, bench.toolbox.used, bench.model.requests) == ("stopped", [], [])
+    assert [m.text for m in turn.messages if m.role == "tool"] == ["error: not run"] * 2
 
 
 def test_a_turn_that_was_answered_already_asks_nobody() -> None:
