@@ -18,6 +18,13 @@ READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hP
         ("Temperature: 25.00 °C, load: 0.00, clock: 2026-11-22 05:15 UTC", ["25.00 °C"]),
         ("Hello.\nThe current temperature is -3,5 °C.", ["-3,5 °C"]),
         ("The light is at 300 lx; the CO2 is 412 ppm.", ["300 lx", "412 ppm"]),
+        (
+            "It is 300 lux, 1013 mbar, 25 celsius or 77 fahrenheit.",
+            ["300 lux", "1013 mbar", "25 celsius", "77 fahrenheit"],
+        ),
+        ("The voltage is 3.3 V or 3300 mV.", ["3.3 V", "3300 mV"]),
+        ("The current is 0.12 A or 120 mA, the power 0.6 W or 600 mW.", ["0.12 A", "120 mA", "0.6 W", "600 mW"]),
+        ("It is 5 m/s, 18 km/h, 11 mph and 9.7 knots.", ["5 m/s", "18 km/h", "11 mph", "9.7 knots"]),
     ],
 )
 def test_a_claim_is_found(text, values):

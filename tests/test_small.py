@@ -264,6 +264,12 @@ def test_what_it_is_that_is_done_stands_in_the_sentence_before(chat):
         ("how hot is it", "measure", "note"),
         ("has it been getting colder these last days", "past", "measure"),
         ("is the processor hot", "board", "measure"),
+        ("what's the lowest it got under the glass last night", "past", "measure"),
+        ("is there frost? was there any in the greenhouse?", "past", "measure"),
+        ("whats still open, taskwise?", "tasks", "measure"),
+        ("tomorrow's alarm isn't needed any more", "cancel_reminder", "remind_at"),
+        ("next job is cleaning the gutters", "add_task", "done_task"),
+        ("my next job is in Berlin", "tasks", "measure"),
         ("five tins at 2.35 each", "", "remind_at"),
         ("hours and minutes of each", "", "remind_every"),
         ("be at the bank at 9.15, make sure I go", "remind_at", "remind_daily"),
@@ -370,8 +376,33 @@ def test_a_number_that_was_not_said_is_marked(chat):
 
 
 @pytest.mark.parametrize(
+    ("text", "said", "message"),
+    [
+        ("in an hour and a half the hay has to be turned, so holler please", "in an hour and a half", "the hay has to be turned"),
+        ("in an hour and a half: turn the hay", "turn the hay", "turn the hay"),
+    ],
+)  # fmt: skip
+def test_what_a_reminder_is_about_is_the_message_where_a_model_has_only_its_time(chat, text, said, message):
+    turn, _ = chat([verb("remind_in", minutes=90, text=said)], text)
+    assert [arguments["message"] for _, arguments in calls(turn)] == [message]
+
+
+def test_no_number_that_is_no_length_is_one_of_a_reminder(chat):
+    for text in (
+        "the bins go out on the 15th, not on the 14th, wake me",
+        "in the 15th house on the left, please wake me",
+    ):
+        turn, _ = chat([verb("remind_in", minutes=15, text="the bins, the house")] * 2, text)
+        assert calls(turn) == []
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
-    [("in two and a half hours: the dough must come out", 9000), ("in an hour and a half: turn the hay", 5400)],
+    [
+        ("in two and a half hours: the dough must come out", 9000),
+        ("in an hour and a half: turn the hay", 5400),
+        ("in 3 days I want to hear that the hay is to be turned", 259_200),
+    ],
 )
 def test_how_long_until_then_is_not_left_to_the_model(chat, text, seconds):
     turn, _ = chat([verb("remind_in", minutes=30, text="turn the hay, the dough")], text)
@@ -502,6 +533,8 @@ LAMP = '[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 40000\nc
     [
         ("could I trouble you for ten minutes of light", 600),
         ("make light in here, two hour and half", 9000),
+        ("u can make the light for 90 minuts please?", 5400),
+        ("I am repotting in here. The lamp for 45 minutes!", 2700),
         ("I only want to see if the bulb works, so ninety seconds of lamp will do", 90),
         ("the seedlings should get eight hours of lamp light, starting immediately", 28_800),
     ],
@@ -529,6 +562,23 @@ def test_what_orders_nothing_now_admits_no_switching(chat, tmp_path, text):
     assert [name for name, _ in calls(turn) if name == "output"] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "answers", "acts"),
+    [
+        ("I go to bed. Lamp out please, and remind me at 23:50 to lock the door.", [verb("switch")], ["off", "add"]),
+        ("light on for as long as you're allowed to", [verb("switch")], ["set"]),
+        ("lamp off for as long as possible, thank you", [verb("switch")], ["off"]),
+        ("as long as it is light the hens lay", [verb("switch")] * 2, []),
+        ("so dark in here, give me some light!!", [], ["set"]),
+    ],
+)
+def test_an_output_is_switched_beside_a_remark_and_for_no_length(chat, tmp_path, text, answers, acts):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, _ = chat(answers, text)
+    assert [one["action"] for name, one in calls(turn) if name in {"output", "cron"}] == acts
+    assert not [one for name, one in calls(turn) if "seconds" in one]
+
+
 def test_a_wish_beside_another_has_the_owners_names(chat, tmp_path):
     (tmp_path / "home/outputs.toml").write_text(LAMP)
     turn, _ = chat([say("Why not?")] * 2, "tell me a joke and after that light off")
@@ -549,6 +599,11 @@ def test_a_wish_beside_another_has_the_owners_names(chat, tmp_path):
             {"message": "feed the dog"},
         ),
         ("could the cat reminder come later", verb("move_reminder", words="cat", at="21:15"), None),
+        (
+            "push the cat thing back by an hour and a half, I'm late",
+            verb("move_reminder", words="cat", at="tomorrow"),
+            {"at": "????-??-?? 19:30"},
+        ),
         (
             "Push my cat reminder back an hour, would you? I'll be late.",
             verb("move_reminder", words="cat", at="now"),
@@ -591,6 +646,11 @@ def test_no_reminder_that_repeats_becomes_one_that_comes_once(chat):
             [],  # no note says 30, and the model's words keep it
         ),
         (
+            "The key has moved: it lies below the barrel now. Correct your note, would you?",
+            verb("change_note", words="key", text="it lies below the barrel now. Correct your note."),
+            [{"old": "the key hangs in the hall", "new": "the key lies below the barrel now"}],
+        ),
+        (
             "correct what you noted of the key, it is elsewhere",
             verb("change_note", words="key", text="The key is in room 31"),
             [],
@@ -600,6 +660,7 @@ def test_no_reminder_that_repeats_becomes_one_that_comes_once(chat):
 def test_a_note_is_corrected_whole_and_with_what_was_said(chat, text, answer, made):
     turn, _ = chat([answer] * 3, "note that the key hangs in the hall", "note that the hens lay eggs", text)
     assert [arguments for name, arguments in calls(turn) if name == "memory_update"] == made
+    assert [one["new"] for one in made if f'is now "{one["new"]}"' not in turn.reply] == []
 
 
 def test_of_two_dates_the_one_that_is_not_denied_is_noted(chat):
@@ -836,14 +897,14 @@ KEPT = reply('{"do": "remind", "minutes": 12, "text": "close the window"}')
 @each_row(
     ("script", "name", "size", "suits", "told"),
     [
-        ([reply("", GOOD_CALL), KEPT], "m", 0, "full", "calls tools well and keeps"),
-        ([reply("", GOOD_CALL), KEPT], "qwen:1.5b", 0, "small", "calls tools well and keeps"),
+        ([reply("", GOOD_CALL), KEPT], "m", 0, "full", "called a tool as it should and kept"),
+        ([reply("", GOOD_CALL), KEPT], "qwen:1.5b", 0, "small", "called a tool as it should and kept"),
         ([reply("", GOOD_CALL), KEPT], "qwen1.5b", 0, "small", "by its name it has few parameters"),
-        ([reply("", GOOD_CALL), KEPT], "qwen3-30b-a3b", 0, "full", "calls tools well"),
+        ([reply("", GOOD_CALL), KEPT], "qwen3-30b-a3b", 0, "full", "called a tool as it should"),
         ([reply("", GOOD_CALL), KEPT], "m", 1_777_088_000, "small", "it has 1.8 billion parameters"),
         ([reply("", GOOD_CALL), KEPT], "my-2b", 7_600_000_000, "full", "it has 7.6 billion parameters"),
-        ([reply("I will."), reply("Sure!")], "m", 0, "small", "does not call tools well and does not keep"),
-        ([reply("", call("cron", {"action": "add", "at": "12:00"})), KEPT], "m", 0, "small", "does not call"),
+        ([reply("I will."), reply("Sure!")], "m", 0, "small", "did not call a tool as it should and did not keep"),
+        ([reply("", call("cron", {"action": "add", "at": "12:00"})), KEPT], "m", 0, "small", "did not call"),
     ],
 )
 def test_two_requests_tell_which_profile_suits(script, name, size, suits, told):

@@ -265,14 +265,14 @@ class SmallProvider:
         is_off = says("off", wish) or says("no_more", wish)
         if (
             not named
-            or not (how or lasts or is_off)
+            or not (how or lasts or is_off or says("longest", wish))
             or (not how and says("no_order", PATTERNS["no_more"].sub("", wish)))
         ):
             return None
         length = _spell_length(lasts[0]) if lasts and not how and not says("no_more", wish) else ""
-        match = self._matcher.match(
-            f"turn on the {named} for {length}" if length else f"turn off the {named}", {"output"}
-        )
+        is_on = length or not (how or is_off)
+        order = f"turn {'on' if is_on else 'off'} the {named}{f' for {length}' if length else ''}"
+        match = self._matcher.match(order, {"output"})
         is_whole = match and match.tool == "output" and not match.missing and match.arguments.get("level", "on") == "on"
         return match if is_whole else None  # "two hour and half" is not 50 %
 
@@ -293,7 +293,7 @@ class SmallProvider:
         if self._words:
             return (), True
         verbs = self._admit(wish, request)
-        if verbs == ("switch",) or (len(verbs) == 1 and verbs[0] in ACTS_ON_ROW):
+        if len(verbs) == 1 and verbs[0] in {*ACTS_ON_ROW, "switch", "add_task"}:
             return verbs, verbs == ("switch",)
         with_words = not (is_looked_up(wish, verbs) or (self._known and says("past", wish)))
         if says("no_act", wish):
@@ -652,8 +652,8 @@ class SmallProvider:
 
     def _is_aside(self, part: str, request: Request) -> bool:
         """Whether a part only remarks something, for which a model need not be asked where something is wanted beside it."""
-        offered = self._offered(request)
-        return read_form(part) == "remark" and not widen_verbs(part, select_verbs(part, offered), offered)
+        admitted = self._admit(part, request)
+        return read_form(part) == "remark" and not widen_verbs(part, admitted, self._offered(request))
 
     def _goes_back(self, head: str, tail: str) -> bool:
         """Whether it is one wish: "our cat is called Tom, keep that in mind"."""
@@ -737,19 +737,29 @@ class SmallProvider:
         elif is_there and "add_line" in admitted and not says("new_file", wish):
             verb = "add_line"
         said, heard = (words.lower().split() for words in (str(given.get("text", "")), wish))
-        if verb == "add_line" and said[:2] == heard[:2]:  # the order, not what it orders
-            given["text"] = found["what"] if (found := says("put_into", wish)) else ""
+        found = says("put_into", wish)
+        is_quoted = found and wish[found.start("what") - 1] in "'\"“"
+        if verb == "add_line" and (is_quoted or said[:2] == heard[:2]):  # the order, not what it orders
+            given["text"] = found["what"] if found else ""
         return verb, given
 
     def _find_fault(self, verb: str, given: Mapping[str, Any], made: Mapping[str, Any], request: Request) -> str | None:
         """What to tell instead of carrying a verb out, '' for nothing; None where it is carried out, be it with a mark."""
         wish, heard = self._wish, "\n".join([*self._recall(request, self._wish), self._wish])
+        seconds, lasts = self._read_span(wish), says("lasts", wish)
+        if (
+            verb == "remind_in"
+            and not seconds
+            and self._read_span(f"in {lasts[0]}" if lasts else "") != made["at_seconds"]
+        ):
+            return ""  # "the 15th" is no quarter of an hour
+        rest = PATTERNS["span"].sub("", wish) if seconds else wish
         # a number of the order that no argument has, as in "until 6 pm", is not dropped silently
         if _is_made_up(given, heard) or (
-            verb in TIMED and find_unfounded_numbers(_DOTTED.sub(":", wish), [json.dumps([given, made])])
+            verb in TIMED and find_unfounded_numbers(_DOTTED.sub(":", rest), [json.dumps([given, made])])
         ):
             return ""
-        sources = [heard, _DOTTED.sub(":", heard), f"{self._read_span(wish) / 60:g}"]
+        sources = [heard, _DOTTED.sub(":", heard), f"{seconds / 60:g}"]
         values = find_unfounded_numbers(" ".join(map(str, given.values())), sources)
         if values and verb in TIMED:  # at a time that nobody said
             match = None if self._is_guess else self._matcher.match(wish, self._offered(request))
@@ -864,9 +874,14 @@ class SmallProvider:
             best = [body for body, count in shared.items() if count == max(shared.values()) > 0]
             if len(best) != 1 or not (new := _correct(best[0], self._wish, self._change_to["new"])):
                 return None
-            return self._make_call("memory_update", {"old": best[0], "new": new})
+            return self._make_call("memory_update", {"old": best[0], "new": new}, self._verb)
         found = list(find_rows(result))
-        is_any = words <= set(list_terms("the reminder alarm for tomorrow today"))  # "the reminder for tomorrow"
+        is_any = words <= set(list_query_terms("the reminder alarm for tomorrow's today isn't not needed any more"))
+        of_day, now = says("of_day", self._wish), read_clock(request.messages)
+        if of_day and now:  # tomorrow's is none of Friday
+            days = [f"{now + timedelta(days=count):%Y-%m-%d}" for count in (0, 1)]
+            wanted = days["tomorrow" in of_day[0].lower()]
+            found = [row for row in found if (_DATED.search(row[1]) or days)[0] == wanted]
         rows = [number for number, text in found if is_any or words & set(list_terms(text))]
         if (
             not rows and self._verb in {"done_task", "drop_task"} and says("it", self._wish)
@@ -915,7 +930,7 @@ def _is_shift(wish: str) -> bool:
 
 def _name_task(text: str, wish: str) -> str:
     """What a reminder is about: a model's words, or the part of the message that tells it where they only say when, or to remind."""
-    if list_query_terms(PATTERNS["not_task"].sub(" ", text)):
+    if list_query_terms(PATTERNS["not_task"].sub(" ", PATTERNS["span"].sub(" ", text))):
         return text
     parts = re.split(r"[,:;.!?]\s+|\s[-–—]\s", PATTERNS["span"].sub("", wish).strip(" .!?"))
     counted = [(len(list_query_terms(PATTERNS["not_task"].sub(" ", part))), part.strip()) for part in parts]
@@ -925,7 +940,8 @@ def _name_task(text: str, wish: str) -> str:
 def _correct(note: str, wish: str, new: str) -> str:
     """The note as it is to be: with what a correction names put in the place of what it denies, else a model's words; '' where these keep that."""
     if not (found := says("not_old", wish)):
-        return new
+        subject, pronoun = says("subject", note), says("pronoun", new)  # of "it hangs in the shed now"
+        return (f"{subject[0]}{new[pronoun.end() :]}" if subject else "") if pronoun else new
     told, denied = (_ORDINAL.sub("", found[name] or found[f"{name}2"]) for name in ("new", "old"))
     old = re.compile(rf"(?<![\w.,:]){re.escape(denied)}(?=(?:st|nd|rd|th)?\b)", re.IGNORECASE)
     if len(old.findall(note)) == 1:
@@ -953,6 +969,8 @@ def _is_near(wish: str, match: "IntentMatch") -> bool:
             (match.tool in {"cron", "memory_search", "output"} and match.route == "topic")
             or (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
             or (match.tool not in _OF_FILES and says("file", wish))
+            or (match.tool == "write_file" and says("lines", wish))
+            or (match.tool == "sensor_read" and says("past", wish))
             or (match.tool in {"sensor_read", "sensor_history"} and says("asks_day", wish))
         )
     )

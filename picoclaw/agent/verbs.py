@@ -149,8 +149,9 @@ def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
     """Whether words cannot be the answer, since they would be made up."""
     if not is_question(wish):
         return False
+    is_measured = "past" in verbs and bool(says("past", wish))
     is_own = not {"find_note", "reminders", "tasks", "board"}.isdisjoint(verbs) and bool(says("looked_up", wish))
-    return is_own or ("read_file" in verbs and bool(says("file", wish)))
+    return is_own or is_measured or ("read_file" in verbs and bool(says("file", wish)))
 
 
 def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str, Any]:
@@ -213,7 +214,7 @@ def make_change(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any
         case "reword_reminder":
             return {"message": str(given["text"]).strip()}
         case "change_note":
-            return {"new": str(given["text"]).strip()}
+            return {"new": PATTERNS["corrects_too"].sub("", str(given["text"]).strip())}
     return {}
 
 

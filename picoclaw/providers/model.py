@@ -349,8 +349,8 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
         keeps_schema = json.loads(text).get("do") == "remind"
     except (ValueError, AttributeError):
         keeps_schema = False
-    calls_well = "calls tools well" if has_called else "does not call tools well"
-    told = f"it {calls_well} and {'keeps' if keeps_schema else 'does not keep'} to a JSON schema"
+    called = "called a tool as it should" if has_called else "did not call a tool as it should"
+    told = f"asked once, it {called} and {'kept' if keeps_schema else 'did not keep'} to a JSON schema"
     size = _read_size(model, key)
     is_small = size <= _SMALL_SIZE if size else bool(SMALL_NAME.search(model.name.lower()))
     if size or is_small:

@@ -28,6 +28,7 @@ FURNISHED = {
     "h": make_lamp_home,
     "i": make_lamp_home,
     "j": make_lamp_home,
+    "k": make_lamp_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
