@@ -535,6 +535,7 @@ LAMP = '[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 40000\nc
         ("make light in here, two hour and half", 9000),
         ("u can make the light for 90 minuts please?", 5400),
         ("I am repotting in here. The lamp for 45 minutes!", 2700),
+        ("I'm off to bed now, ten minutes of lamp please", 600),
         ("I only want to see if the bulb works, so ninety seconds of lamp will do", 90),
         ("the seedlings should get eight hours of lamp light, starting immediately", 28_800),
     ],
@@ -569,6 +570,7 @@ def test_what_orders_nothing_now_admits_no_switching(chat, tmp_path, text):
         ("light on for as long as you're allowed to", [verb("switch")], ["set"]),
         ("lamp off for as long as possible, thank you", [verb("switch")], ["off"]),
         ("as long as it is light the hens lay", [verb("switch")] * 2, []),
+        ("could the lamp go off for ten minutes", [verb("switch")] * 2, []),
         ("so dark in here, give me some light!!", [], ["set"]),
     ],
 )

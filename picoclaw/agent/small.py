@@ -36,11 +36,7 @@ from picoclaw.agent.verbs import (
     widen_verbs,
 )
 from picoclaw.agent.verdicts import find_rows, is_about_lines, list_content, mentions, tell_result
-from picoclaw.claims import (
-    find_promise,
-    find_unfounded_claims,
-    find_unfounded_numbers,
-)
+from picoclaw.claims import find_promise, find_unfounded_claims, find_unfounded_numbers
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
 from picoclaw.intents.provider import read_clock
@@ -86,6 +82,7 @@ _MIN_ECHO = 3  # words
 _DAYS = 31
 
 _FILE_CHANGES = ("take_off", "in_file_change", "change", "says_wrong")
+_WORKED_OUT = (*_FILE_CHANGES, "monthly", "forget_about", "forget_it", "corrects", "all_notes")
 _OF_FILES = frozenset(["", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"])
 _READS = frozenset(["sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"])
 _SHOWS = frozenset(["sensor_list", "board_status", "list_dir", "memory_search"])
@@ -253,25 +250,25 @@ class SmallProvider:
 
     def _switch(self, wish: str, how: str = "") -> "IntentMatch | None":
         """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order."""
-        if (
-            not how and says("no_order", wish) and not says("condition", wish)
-        ):  # "I can't see a thing, ten minutes of light please"
+        # "I can't see a thing, ten minutes of light please"
+        if not how and says("no_order", wish) and not says("condition", wish):
             clauses = PATTERNS["clause"].split(wish)
             wish = next((one for one in clauses if self._matcher.list_names(one, "output") or says("lamp", one)), wish)
         names, lasts = self._matcher.list_names(wish, "output"), says("lasts", wish)
         if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
             names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
         named = names[0] if len(names) == 1 else ""
-        is_off = says("off", wish) or says("no_more", wish)
-        if (
-            not named
-            or not (how or lasts or is_off or says("longest", wish))
-            or (not how and says("no_order", PATTERNS["no_more"].sub("", wish)))
-        ):
+        is_off = bool(how or says("no_more", wish))
+        lasts = None if is_off else lasts
+        if says("off", wish) and lasts:
+            return None  # "off for ten minutes" is no order to be on
+        is_off = is_off or bool(says("off", wish))
+        is_ordered = how or not says("no_order", PATTERNS["no_more"].sub("", wish))
+        if not named or not is_ordered or not (is_off or lasts or says("longest", wish)):
             return None
-        length = _spell_length(lasts[0]) if lasts and not how and not says("no_more", wish) else ""
-        is_on = length or not (how or is_off)
-        order = f"turn {'on' if is_on else 'off'} the {named}{f' for {length}' if length else ''}"
+        # "two hour and half", "90 minuts"
+        length = lasts[0].lower().replace("minuts", "minutes").replace("and half", "and a half") if lasts else ""
+        order = f"turn {'off' if is_off else 'on'} the {named}{f' for {length}' if length else ''}"
         match = self._matcher.match(order, {"output"})
         is_whole = match and match.tool == "output" and not match.missing and match.arguments.get("level", "on") == "on"
         return match if is_whole else None  # "two hour and half" is not 50 %
@@ -383,17 +380,7 @@ class SmallProvider:
     def _is_worked_out(self, wish: str, request: Request) -> bool:
         """Whether a message is answered without the matcher's templates and the model, or asks for words alone."""
         return bool(
-            any(
-                says(name, wish)
-                for name in (
-                    *_FILE_CHANGES,
-                    "monthly",
-                    "forget_about",
-                    "forget_it",
-                    "corrects",
-                    "all_notes",
-                )
-            )
+            any(says(name, wish) for name in _WORKED_OUT)
             or read_form(wish) == "talk"
             or is_about_lines(wish)
             or self._matcher.work_out(wish, read_clock(request.messages))
@@ -947,11 +934,6 @@ def _correct(note: str, wish: str, new: str) -> str:
     if len(old.findall(note)) == 1:
         return old.sub(lambda _: told, note).rstrip(".")
     return "" if old.search(new) else new
-
-
-def _spell_length(length: str) -> str:
-    """A length as the matcher reads it: "two hour and half", "90 minuts"."""
-    return re.sub(r"minut(?=s\b)", "minute", re.sub(r"and half\b", "and a half", length, flags=re.IGNORECASE))
 
 
 def _is_made_up(given: Mapping[str, Any], source: str) -> bool:
