@@ -13,9 +13,15 @@ from picoclaw.resources import find_shipped
 from picoclaw.skills import frontmatter
 
 
+@functools.cache
+def load_shipped(language="en"):
+    """The data of a language, parsed once for all tests, which leave it as it is."""
+    return tomllib.loads((find_shipped("templates") / f"intents/{language}.toml").read_text("utf-8"))
+
+
 def refusals(language="en"):
     """What is said to what nobody understood: to a question, to what may be an order, to anything else."""
-    say = tomllib.loads((find_shipped("templates") / f"intents/{language}.toml").read_text("utf-8"))["say"]
+    say = load_shipped(language)["say"]
     return say["no_model"], say["undone"], say["unknown"]
 
 

@@ -5,12 +5,11 @@ import inspect
 import json
 import random
 import time
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from grammars import refusals
+from grammars import load_shipped, refusals
 from rows import each_row
 
 from picoclaw.app import App
@@ -25,7 +24,7 @@ from picoclaw.messages import End, Inbound, Message, Request, Text, ToolCall, Us
 from picoclaw.workspace import list_intent_files, prepare_home, read_intent_tables
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 CORPUS = json.loads((ROOT / "tests" / "data" / "intents_dev.json").read_text("utf-8"))
 MATCHER = IntentMatcher([SHIPPED])
 REFUSED = refusals()

@@ -5,16 +5,16 @@ these sentences has to find another stranger.
 """
 
 import json
-import tomllib
 from pathlib import Path
 
+from grammars import load_shipped
+
 from picoclaw.intents.provider import IntentProvider
-from picoclaw.resources import find_shipped
 
 ROWS = json.loads((Path(__file__).parent / "data/intents_blind.json").read_text(encoding="utf-8"))
 MOVING = {"output", "rule", "sensor_add", "memory_update", "memory_forget"}
 """What came after the stranger had written, and is called by none of these sentences."""
-MATCHER = IntentProvider([tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text(encoding="utf-8"))])
+MATCHER = IntentProvider([load_shipped()])
 
 
 def right(row):

@@ -1,9 +1,9 @@
 """What is said without a model of times to come, of times past, and of rules."""
 
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from grammars import load_shipped
 from rows import each_row
 
 from picoclaw.automation import rules
@@ -13,7 +13,7 @@ from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.times import parse_range
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = tomllib.loads((ROOT / "templates" / "intents" / "en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 MATCHER = IntentMatcher([SHIPPED])
 TOOLS = {"sensor_read", "sensor_list", "board_status", "sensor_history", "rule", "output", "cron", "memory_search"}
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -1,11 +1,10 @@
 """What acts without a model needs an order that is the whole of the sentence: talk about it changes nothing."""
 
 import re
-import tomllib
 
 import pytest
 import sweep
-from grammars import refusals
+from grammars import load_shipped, refusals
 from rows import each_row
 
 from picoclaw.app import App
@@ -14,10 +13,9 @@ from picoclaw.config.tables import MemoryConfig
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
 
-SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 NAMES = dict.fromkeys(("fan", "pump", "light"), "output") | dict.fromkeys(("greenhouse", "outside"), "sensor")
 INTENTS = IntentProvider([SHIPPED], declared=NAMES.copy)
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if "tool" in intent} - {"first_run"}

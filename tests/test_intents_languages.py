@@ -2,14 +2,13 @@
 
 import json
 import re
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 import sweep
-from grammars import refusals
+from grammars import load_shipped, refusals
 from rows import each_row
 from test_history_tools import fill
 
@@ -25,7 +24,7 @@ from picoclaw.resources import find_shipped
 from picoclaw.workspace import list_intent_files, list_languages, prepare_home, read_intent_tables
 
 FOLDER = find_shipped("templates") / "intents"
-ENGLISH = tomllib.loads((FOLDER / "en.toml").read_text("utf-8"))
+ENGLISH = load_shipped()
 TOOLS = {intent["tool"] for intent in ENGLISH["intents"].values() if intent.get("tool")} - {"first_run"}
 LANGUAGES = ["de", "es", "fr"]
 NAMES = dict.fromkeys(("fan", "pump", "light", "vent"), "output") | dict.fromkeys(
@@ -388,7 +387,7 @@ def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
 
 def test_each_language_says_all_that_english_says():
     for language in LANGUAGES:
-        table = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
+        table = load_shipped(language)
         assert table["say"].keys() == ENGLISH["say"].keys(), language
         keys = ("ask", "answer", "asks", "exact", "each")
         english = ENGLISH["intents"]
@@ -548,7 +547,7 @@ def moves(found):
 
 
 def orders(language):
-    table = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
+    table = load_shipped(language)
     when, often, span, output, device, valve, beyond, value, place, noun, text, item, name, it = VALUES[language]
     values = dict.fromkeys(("when", "wake", "moved"), when) | dict.fromkeys(("often", "repeated", "mornings"), often)
     values |= dict.fromkeys(("seconds", "later", "lasts", "hold", "off_after"), span) | dict.fromkeys(

@@ -1,9 +1,9 @@
 """Switching the owner's outputs and adding sensors without a model: what does it, and what must not."""
 
 import json
-import tomllib
 from pathlib import Path
 
+from grammars import load_shipped
 from rows import each_row
 
 from picoclaw import schema
@@ -12,11 +12,10 @@ from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Message, Request, Text, ToolCall, Usage
 from picoclaw.outputs import config
-from picoclaw.resources import find_shipped
 from picoclaw.tools.outputs import OutputTool
 from picoclaw.tools.sensors import SensorAddTool
 
-SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 MATCHER = IntentMatcher([SHIPPED])
 DATA = Path(__file__).parent / "data"
 MOVES = ("output", "sensor_add")

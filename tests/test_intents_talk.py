@@ -1,17 +1,15 @@
 """A conversation without a model: "it", bare answers, corrections, and several wishes in one sentence."""
 
 import json
-import tomllib
 from pathlib import Path
 
-from grammars import refusals
+from grammars import load_shipped, refusals
 from rows import each_row
 
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, Text, ToolCall
-from picoclaw.resources import find_shipped
 
-SHIPPED = tomllib.loads((find_shipped("templates") / "intents/en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 INTENTS = IntentProvider([SHIPPED])
 TOOLS = {intent["tool"] for intent in SHIPPED["intents"].values() if intent.get("tool")} - {"first_run"}
 RESULTS = {

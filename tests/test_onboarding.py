@@ -2,11 +2,11 @@
 
 import json
 import re
-import tomllib
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from grammars import load_shipped
 from rows import each_row
 from timing import is_in_proportion
 
@@ -25,7 +25,7 @@ from tests.recording import toolset as make_toolset
 from tests.rights import ordinary_user
 from tests.scripted import CALLER
 
-SHIPPED = tomllib.loads((find_shipped("templates") / "intents" / "en.toml").read_text("utf-8"))
+SHIPPED = load_shipped()
 PAGE = (find_shipped("templates") / "workspace" / "USER.md").read_text()
 WINTER, SUMMER = (datetime(2026, month, 1, 12, tzinfo=UTC) for month in (1, 7))
 CHANGED = 'Is any of that different now? Say so, as in "call me Ada" or "I live in Berlin"; "done" ends this.'
