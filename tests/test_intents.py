@@ -291,8 +291,7 @@ OWNERS = {
         "well": {
             "tool": "sensor_read",
             "arguments": {"sensor": "well"},
-            "templates": ["how {depth} is the well"],
-            "examples": "does the well have enough for the @garden\nhas the well run dry",
+            "templates": ["how {depth} is the well", "has (the|our) well run dry"],
         },
         "board_status": {"templates": "was macht die @pump_word"},
         "hello": {"templates": "grüß dich", "answer": "Servus."},

@@ -1,4 +1,4 @@
-"""Reads the data of the intents (words, slots, concepts, templates and examples), checks it, and makes of it what a
+"""Reads the data of the intents (words, slots, concepts, templates and frames), checks it, and makes of it what a
 grammar is loaded from: plain values for JSON.
 """
 
@@ -17,11 +17,11 @@ _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
-_INTENT_KEY_TEXT = "tool arguments defaults ask answer hints acts adds last exact asks polite only make after keeps each parts proposes templates frames examples"
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes templates frames"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
-    no_model unknown undone unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest meant difference mean_difference unnamed several nearly measures switches more_help typed unsaid reminder yes no more less
+    no_model unknown undone unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest meant difference mean_difference unnamed several measures switches more_help typed unsaid reminder yes no more less
     is_day between_dates week_number days
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
@@ -42,9 +42,9 @@ _OTHER_TABLES = (
 )
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
-    polite questions acts ends tells verbs past here general requests
+    polite questions acts ends tells verbs past general requests
     calendar at on joins within to halves from_now oclock
-    switched every bounds until recent since ago it splits binds agrees elisions negates_last
+    every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
     plain filler decimals declines places compounds back sum_filler reported span_begins span_ends times
 """
@@ -126,17 +126,14 @@ class GrammarCompiler:
             "words": self.words,
             "concepts": self.concepts,
             "keys": sorted(self.keys.difference(self.concepts, *self.words.values())),
-            "intents": [
-                list(one._replace(slots=list(self._used[one.name]), examples=[])) for one in self.intents.values()
-            ],
+            "intents": [list(one._replace(slots=list(self._used[one.name]))) for one in self.intents.values()],
             "slots": list(slots),
             "phrases": list(phrases),
             "templates": [intent for _, intent, _ in self._templates],
             "starts": starts,
             "frames": self._frames,
         }
-        examples = {name: intent.examples for name, intent in self.intents.items()}
-        return [json.dumps(row, separators=(",", ":")).encode() for row in (head, examples, *rows)]
+        return [json.dumps(row, separators=(",", ":")).encode() for row in (head, *rows)]
 
     def _find_first_words(self, branches: Branches) -> tuple[set[str], bool]:
         """Return the words that may come first, "" for a slot; and whether there may be none."""
@@ -281,7 +278,7 @@ class GrammarCompiler:
 
     def _add_intent(self, key: str, name: str, value: Any) -> None:
         self._keys(key, value, _INTENT_KEYS)
-        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", False, (), [])
+        old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", ())
         tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
         makes = self._table("make", value, within=f"{key}.")
         intent = Intent(
@@ -291,10 +288,7 @@ class GrammarCompiler:
             defaults=old.defaults | tables["defaults"],
             ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
             answer=value.get("answer", old.answer),
-            hints=value.get("hints", old.hints) is True,
             slots=(),
-            examples=old.examples
-            + [fold_name(line.lower()) for line in self._lines(f"{key}.examples", value.get("examples", ""))],
             acts=value.get("acts", old.acts) is True,
             adds=value.get("adds", old.adds) is True,
             last=value.get("last", old.last) is True,

@@ -77,7 +77,7 @@ class Intent(NamedTuple):
     """One thing a sentence can mean. Without a tool its answer is said as it stands.
 
     `acts`: it switches, changes or removes something, so only a whole sentence that is an order means it; `adds`: it
-    adds something, so no example and no question means it; `exact` is a sentence that does mean it, `asks` the question
+    adds something, so no question means it; `exact` is a sentence that does mean it, `asks` the question
     where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
     `only`: where its tool is offered; `after`: where one of these tools ("cron", or "cron:add" for one action of it) was called in the last turn, whose arguments in
     `keeps` hold on, a "=name" only of the last call itself, a "it.name" only where the sentence says "it" and no place
@@ -92,9 +92,7 @@ class Intent(NamedTuple):
     defaults: SlotValues
     ask: SlotValues
     answer: str
-    hints: bool
     slots: Collection[str]
-    examples: list[str]
     acts: bool = False
     adds: bool = False
     last: bool = False
@@ -192,9 +190,9 @@ class Grammar:
         self.concepts: dict[str, str] = head["concepts"]
         self.keys = frozenset(head["keys"]).union(self.concepts, *self.words.values())
         self.intents = {one[0]: Intent(*one) for one in head["intents"]}
-        self._slots: dict[str, SentenceSlot | int] = {name: row for row, name in enumerate(head["slots"], 2)}
+        self._slots: dict[str, SentenceSlot | int] = {name: row for row, name in enumerate(head["slots"], 1)}
         self.slot_names = frozenset(head["slots"])
-        first = 2 + len(head["slots"])
+        first = 1 + len(head["slots"])
         self._phrases: dict[str, Branches | int] = {name: row for row, name in enumerate(head["phrases"], first)}
         self._first = first + len(head["phrases"])
         self._templates: list[Template | str] = head["templates"]
@@ -205,10 +203,6 @@ class Grammar:
         """Rows of what picoclaw.intents.frames reads, where no template fits a sentence."""
         self.end = TemplateEdges(self, (), None)  # type: ignore[arg-type]  # nothing follows
         self.end.sorted = {"": []}, []
-
-    @cached_property
-    def examples(self) -> dict[str, list[str]]:
-        return dict(json.loads(self.rows[1]))
 
     def slot(self, name: str) -> SentenceSlot:
         slot = self._slots[name]
@@ -269,7 +263,7 @@ class Grammar:
 
 # What a sentence was understood as, and how its slots become the arguments of a tool.
 
-EXACT_SCORE = 0.79  # as good as an example's own words
+EXACT_SCORE = 0.79  # of what hardly leaves anything out
 _FIELD = pattern(r"\{(\w+)\}")
 
 
@@ -290,7 +284,7 @@ class IntentMatch(NamedTuple):
 
 
 WHOLE_ROUTES = frozenset({"template", "frame"})
-"""Ways of understanding a sentence by all that is in it, and not by its likeness to an example."""
+"""Ways of understanding a sentence by all that is in it, and not by its topic."""
 
 NEEDS_CLOCK = "?"
 """What is missing of a match that ends at a time of day, for who knows what time it is."""

@@ -1,6 +1,6 @@
-"""Understands one sentence without a model: templates with slots first, then the nearest example sentence.
+"""Understands one sentence without a model: by templates with slots, by its parts, and by its topic.
 
-Only grammar is here. Words, templates and examples are data that the owner can change.
+Only grammar is here. Words, templates and frames are data that the owner can change.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain, count, islice, pairwise
+from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.intents.classifier import ExampleClassifier, SpellingCorrector, Vocabulary
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     NEEDS_CLOCK,
@@ -39,6 +38,7 @@ from picoclaw.intents.sentence import (
     fold_name,
     scale_value,
 )
+from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
 from picoclaw.intents.times import NO_HOUR, OCLOCK
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
@@ -56,10 +56,6 @@ _MAX_ITEMS = 12  # of a list, in one sentence
 MAX_CONTINUED_WORDS = 7
 _SERIES = ("sensor", "quantity")
 _READS = frozenset({"sensor_read", "sensor_history"})
-_MIN_NEAR_SCORE = 0.78  # of an example that is worth being offered
-MIN_INTENT_SCORE = 0.42
-MIN_MARGIN = 0.05
-MIN_STATEMENT_SCORE = 0.5  # a statement must come nearer than a question
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
@@ -82,7 +78,6 @@ MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
 MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
 MIN_PART, SURE_PART = 0.2, 0.65
-MIN_EXAMPLE = 0.1
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
@@ -125,7 +120,7 @@ class TemplateWalk:
     ) -> None:
         """`ends`: where a sentence may stop; `polite`: from and to where it may be passed over."""
         self._reader, self._sentence, self._ends = reader, sentence, ends
-        self._labels = [(word, "@" + vocabulary.names[vocabulary[word]]) for word in sentence.words]
+        self._labels = [(word, "@" + vocabulary[word]) for word in sentence.words]
         self._failed: set[tuple[int, int]] = set()
         self._polite = polite
         self._said = frozenset(chain.from_iterable(self._labels))
@@ -190,9 +185,7 @@ class IntentMatcher:
         self.times = self._reader.times
         words = data.words
         self._lead = words["lead"] | words["wonder"]
-        self._vocabulary = Vocabulary(
-            data.concepts, words["ignore"] | words["polite"], words["filenames"], words["ordinary"]
-        )
+        self._vocabulary = Vocabulary(data.concepts, words["ignore"] | words["polite"], words["ordinary"])
         self._acts = frozenset(map(stem_word, words["acts"]))
         self.declared: Callable[[], Mapping[str, str]] = dict
         """The names that the owner has given, each with "sensor" or "output"; asked for where no template fits."""
@@ -278,19 +271,9 @@ class IntentMatcher:
         return self._names[1]
 
     @cached_property
-    def _nearest(self) -> ExampleClassifier:
-        """Weighed when the first sentence comes that no template fits."""
-        examples = {name: lines for name, lines in self._book.examples.items() if lines}
-        tools = {name: intent.tool for name, intent in self.intents.items()}
-        return ExampleClassifier(self._vocabulary, examples, tools)
-
-    @cached_property
     def _speller(self) -> SpellingCorrector:
         """Made when the first unknown word comes."""
-        words = self._book.words
-        lines = chain.from_iterable(self._book.examples.values())
-        known = words["ordinary"].keys() | set(chain.from_iterable(map(str.split, lines)))
-        return SpellingCorrector(words["mend"], self._vocabulary, known)
+        return SpellingCorrector(self.words["mend"], self._vocabulary, self.words["ordinary"])
 
     def _mended(self, word: str) -> str:
         return self._speller.fix(word)
@@ -302,7 +285,7 @@ class IntentMatcher:
         topic: Topic = MappingProxyType({}),
         last: ToolCall = NO_CALL,
     ) -> IntentMatch | None:
-        """What `text` means, or None: no template fits it, no example is near enough, and the classifier knows no topic.
+        """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
         `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
         last turn was about, and its call.
@@ -365,7 +348,7 @@ class IntentMatcher:
         asked = self._match_question(s, begins[-1], ends[-1])
         if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
             return asked or best
-        return best or self._classify(s, begins[-1], ends[-1]) or asked
+        return best or asked
 
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -405,12 +388,10 @@ class IntentMatcher:
         if found and told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
             closer = self._match_topic(topic, share, 0.0, s, begin, end, offered)
             return closer if closer and name_topic(closer) != told else found  # which has the figures beside others
-        if found and told[:1] == "?":
-            is_near = found.route == "example"  # it has the topic, and the words say of what
-            if is_near or (share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s)):
-                named = self._match_topic(told if is_near else topic, SURE_WHOLE, 0.0, s, begin, end, offered)
-                has_place = named is not None and "sensor" in named.arguments and not self._is_elsewhere(named, s)
-                found = named if has_place else found
+        if found and told[:1] == "?" and share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s):
+            named = self._match_topic(topic, SURE_WHOLE, 0.0, s, begin, end, offered)
+            has_place = named is not None and "sensor" in named.arguments and not self._is_elsewhere(named, s)
+            found = named if has_place else found
         if told:
             moves = intent is not None and intent.kind != ""
             is_alike = topic in PROPOSED and intent is not None and intent.adds and self._adds_alike(intent, topic)
@@ -427,17 +408,11 @@ class IntentMatcher:
             is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in PROPOSED
             if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
                 return self._propose(told, PROPOSED[told].split(), s, begin, end, offered or ()) or found
+            if topic == "nothing" and not whole:
+                least, sure = share / 2, MIN_PROPOSED
             if topic == "not_wanted":
                 least, sure = MIN_PART, SURE_WHOLE
-            if found and found.route == "example" and agreed < MIN_EXAMPLE:
-                least, sure = 1.0, 0.0  # its words are alike, and it is about something else
             if agreed >= least or share < sure:
-                if found and found.route == "example" and found.missing and topic in PROPOSED and share >= MIN_PROPOSED:
-                    other = self._match_topic(topic, share, 0.0, s, begin, end, offered)
-                    return other if other and other.arguments else found
-                if found and found.route == "example" and topic != told and agreed >= sure:
-                    closer = self._match_topic(topic, SURE_STRANGE, 0.0, s, begin, end, offered)  # two say so
-                    return closer if closer and closer.tool == found.tool else found
                 return found
         elif found and (share < SURE_WHOLE or (whole and (found.tool or found.missing))):
             return found
@@ -748,9 +723,6 @@ class IntentMatcher:
                 break
             match = self._planned(self._make_match(fit.intent, s, fit.found), s)
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
-            if match and not fit.intent.kind and (fit.left or not fit.is_named):  # an example's own words count before
-                near = self._classify(s, begins[-1], ends[-1])
-                match = near if near and near.score >= EXACT_SCORE else match
             reads_now = match is not None and match.tool == "sensor_read" and match.route == "frame"
             if reads_now and self._begins_past(s, begins[-1]):
                 continue  # "did it freeze at the weekend?" is not about now
@@ -1362,7 +1334,7 @@ class IntentMatcher:
     def _starting(self, s: Sentence, i: int, kind: str) -> Iterator[Template]:
         """The templates of a kind that may begin at word `i`; those that add something do not with a slot at a "do not"."""
         word = s.words[i]
-        words = (word, "@" + self._vocabulary.names[self._vocabulary[word]])
+        words = (word, "@" + self._vocabulary[word])
         bare = kind != "adds" or not self._after(s, self._book.words["negations"], i)
         return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
@@ -1389,37 +1361,9 @@ class IntentMatcher:
         tails = self._book.words["tail"]
         return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
 
-    def _classify(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
-        words = s.words[begin:end]
-        scores = self._nearest.scores(words)
-        intents = self._book.intents
-        name = max(scores, key=scores.__getitem__, default="")
-        if not name or scores[name] < MIN_INTENT_SCORE:
-            return None
-        intent = intents[name]
-        if intent.tool and not self._may(intent, s, begin, end, scores[name]):
-            return None
-        is_past = self._names_past(s, begin, end) or (scores[name] < EXACT_SCORE and self._begins_past(s, begin))
-        if intent.tool == "sensor_read" and is_past:
-            return None
-        rival = max((score for other, score in scores.items() if not intents[other].tool), default=0.0)
-        if intent.tool and scores[name] - rival < MIN_MARGIN:
-            return None
-        match = make_match(intent, self._gather(intent, s, begin, end), scores[name], "example")
-        if match.missing and not intent.kind and self._has_text_slot(intent):
-            return None  # a question about what was only nearly understood confuses
-        if intent.tool == "sensor_read" and not match.arguments and scores[name] < EXACT_SCORE:
-            return None  # it would be answered with whatever is measured
-        return match if not intent.kind else match._replace(missing=match.missing or self._exact(name))
-
     def _begins_past(self, s: Sentence, begin: int) -> bool:
         """Whether a question begins with what asks for the past."""
         return "past_verb" in self._book.slot_names and bool(s.longest(self._book.slot("past_verb").values, begin))
-
-    def _names_past(self, s: Sentence, begin: int, end: int) -> bool:
-        """Whether a time that is past is named, which no reading of now is about."""
-        slot = self._book.slot("earlier")
-        return any(any(True for _ in self._reader.read(slot, s, i)) for i in range(begin, end))
 
     def put_for_it(self, text: str, name: str) -> str:
         """A text with a name in the place of its "it", '' where it has none."""
@@ -1429,12 +1373,6 @@ class IntentMatcher:
                 tail = s.text(hit[1], len(s.words)) if hit[1] < len(s.words) else ""
                 return f"{s.text(0, i) if i else ''} {name.strip(' .!')} {tail}"
         return ""
-
-    def find_nearest(self, text: str) -> str:
-        """The example of a tool's that is nearest to a text which was not understood, '' for none."""
-        s = Sentence(text, self.words)
-        name, score, line = self._nearest.find_line(s.words[:MAX_CLASSIFIED])
-        return line if score >= _MIN_NEAR_SCORE and self.intents[name].tool and not self.intents[name].kind else ""
 
     def choose_refusal(self, text: str) -> str:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
@@ -1456,37 +1394,9 @@ class IntentMatcher:
         is_order = orders > MIN_UNDONE or any(stem_word(word) in self._acts for word in s.words[:1])
         return "undone" if is_order else "unknown"
 
-    def _may(self, intent: Intent, s: Sentence, begin: int, end: int, score: float) -> bool:
-        """Whether a sentence of this kind, as near as this, may call the intent's tool."""
-        mood = self._mood(s, begin, end)
-        words = self._book.words
-        if intent.tool != "output" and not words["switched"].keys().isdisjoint(s.words):
-            return False  # what is said of a pump is no question about a sensor
-        if mood in {"acts", "general"} or (score < EXACT_SCORE and (mood == "vague" or end - begin == 1)):
-            return False
-        texts = self._has_text_slot(intent)
-        if mood == "tells" and not (
-            intent.hints and score >= MIN_STATEMENT_SCORE and (texts or not s.holds(words["past"]))
-        ):
-            return False
-        if any(slot.kind == "name" for slot in self._book.slots(intent)) and s.holds(words["calendar"]):
-            return False  # a sensor knows only the present
-        if score < EXACT_SCORE and self._is_of_another(s, begin, end, intent.tool):
-            return False
-        near = score >= EXACT_SCORE or self._nearest.concerns(s.words[begin:end], intent.tool)
-        return near and (texts or self._ours(s, begin))
-
-    def _is_of_another(self, s: Sentence, begin: int, end: int, tool: str) -> bool:
-        """Whether a word of the tool's subject follows one that nothing knows: an "ip address" is none of a bus."""
-        for word, then in pairwise(s.words[begin:end]):
-            unknown = word.isalpha() and word not in self._book.words["here"] and not self._nearest.known(word)
-            if unknown and not self._nearest.common(then) and self._nearest.concerns([then], tool):
-                return True
-        return False
-
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
-        """What kind of sentence it is: it "asks" about here and now or for a thing, "acts" on what no tool can reach,
-        "tells" something, is about the world in "general", or is too "vague" to tell.
+        """What kind of sentence it is: it "asks", "acts" on what no tool can reach, "tells" something, or is about the
+        world in "general".
         """
         words = self._book.words
         if stem_word(s.words[begin]) in self._acts:
@@ -1499,20 +1409,7 @@ class IntentMatcher:
             return "tells"
         if s.holds(words["general"]):
             return "general"
-        near = any(word in words["here"] or not word.isalpha() for word in s.words) or s.holds(self._places)
-        return "asks" if near or end - begin <= MAX_SHORT_WORDS else "vague"
-
-    @cached_property
-    def _places(self) -> dict[str, str]:
-        slots = (slot for intent in self._book.intents.values() for slot in self._book.slots(intent))
-        return {phrase: name for slot in slots if slot.kind == "name" for phrase, name in slot.values.items()}
-
-    def _ours(self, s: Sentence, begin: int) -> bool:
-        """Whether no foreign word is a proper name or follows "in": "will it freeze in Madrid?" asks nothing here."""
-        foreign = (i for i in range(begin + 1, len(s.words)) if self._nearest.foreign(s.words[i]))
-        return not any(
-            s.text(i, i + 1).istitle() or (s.words[i - 1] == "in" and not s.longest(self._places, i)) for i in foreign
-        )
+        return "asks"
 
     def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> SlotValues:
         """The slots of a sentence without a template: each where it first reads well, free text last."""
@@ -1543,7 +1440,7 @@ class IntentMatcher:
         follows = not slot.after or self._reader.follows(slot, s, i)
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
-            follows = s.longest(slot.values, i) is not None or (follows and not self._nearest.known(s.words[i]))
+            follows = s.longest(slot.values, i) is not None or (follows and s.words[i] not in self._book.keys)
         if follows:
             yield from islice(self._reader.read(slot, s, i), 1)
 
@@ -1563,7 +1460,7 @@ class IntentMatcher:
             return text
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
-        return " ".join(s.text(i, i + 1) for i in left if not self._nearest.common(s.words[i]))
+        return " ".join(s.text(i, i + 1) for i in left if self._vocabulary[s.words[i]])
 
 
 def _switches(match: IntentMatch) -> bool:

@@ -63,7 +63,7 @@ _NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
 
 
 class IntentProvider:
-    """Answers with templates and examples instead of a model."""
+    """Answers with templates, frames and topics instead of a model."""
 
     name = BUILT_IN_PROVIDER
 
@@ -543,13 +543,10 @@ class IntentProvider:
         if refusal not in say:
             return self._matcher.intents[refusal].answer
         why = say["resting" if self.rests else "unreachable"] if self._model else ""
-        names, hints = self._declared(), [(say["nearly"], self._matcher.find_nearest(text))]
-        if not hints[0][1] and names:
-            kinds = (("measures", "sensor"), ("switches", "output"), ("more_help", ""))
-            hints = [(say[key], ", ".join(sorted(one for one in names if names[one] == kind))) for key, kind in kinds]
-        hint = "".join(
-            fill_fields(told, {"near": what, "names": what}) for told, what in hints if what or "{" not in told
-        )
+        names, hint = self._declared(), ""
+        for key, kind in (("measures", "sensor"), ("switches", "output"), ("more_help", "")) if names else ():
+            listed = ", ".join(sorted(one for one in names if names[one] == kind))
+            hint += fill_fields(say[key], {"names": listed}) if listed or not kind else ""
         return f"{say[refusal]}{fill_fields(why, {'model': self._model})}{hint}"
 
     def _results(self, messages: Sequence[Message]) -> str:

@@ -7,8 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.intents.classifier import HEX_ADDRESS, is_file_name, parse_amount
-from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length, merge_jobs
+from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length, merge_jobs, parse_amount
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
@@ -35,6 +34,8 @@ SlotReading = tuple[Any, int]
 _WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_HEX_ADDRESS = pattern(r"0x[0-9a-f]{1,4}")
+_FILE_NAME = pattern(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 _WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
 _FOUND_NOTE = pattern(r"(?m)\d\d:\d\d \([^)\n]*\) ([^\n/]+?)(?= / |$)")
 _SUBJECT = pattern(r"(?i)(.+? (?:is|are))\b")
@@ -235,6 +236,12 @@ def fold_name(word: str) -> str:
     return "".join(letter for letter in plain if not unicodedata.combining(letter))
 
 
+def _is_file_name(word: str, names: Collection[str]) -> bool:
+    """Whether a word is a file's name: it has an ending, or is a path to one of `names`, which need none."""
+    _, slash, name = word.rpartition("/")
+    return bool(_FILE_NAME.fullmatch(word)) or bool(slash and name in names)
+
+
 def list_first_words(slot: SentenceSlot) -> frozenset[str]:
     """The words that a slot begins with which is read as one of its values; none for another one."""
     return frozenset(phrase.partition(" ")[0] for phrase in slot.values if slot.kind in LISTED_KINDS)
@@ -392,13 +399,13 @@ class SlotReader:
                 yield "_".join(words), end
 
     def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        if is_file_name(s.words[i], self._words["filenames"]) and not _WEB_NAME.search(s.words[i]):
+        if _is_file_name(s.words[i], self._words["filenames"]) and not _WEB_NAME.search(s.words[i]):
             yield s.text(i, i + 1), i + 1
         yield from self._choice(slot, s, i)
 
     def _folder(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
-        if s.words[i] not in slot.never and not is_file_name(s.words[i], self._words["filenames"]):
+        if s.words[i] not in slot.never and not _is_file_name(s.words[i], self._words["filenames"]):
             yield s.text(i, i + 1), i + 1
 
     def _dir(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -408,7 +415,7 @@ class SlotReader:
 
     @staticmethod
     def _address(_slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        if HEX_ADDRESS.fullmatch(s.words[i]):
+        if _HEX_ADDRESS.fullmatch(s.words[i]):
             yield int(s.words[i], 16), i + 1
 
     def _number(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:

@@ -14,10 +14,9 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from picoclaw.intents.classifier import parse_amount
 from picoclaw.intents.grammar import fill_fields
 from picoclaw.intents.sentence import Sentence
-from picoclaw.intents.times import TimeReader
+from picoclaw.intents.times import TimeReader, parse_amount
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_moment, parse_range

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from picoclaw.intents.classifier import parse_amount
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, MONTHS
@@ -523,6 +522,17 @@ class TimeReader:
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             day = f"{_NUMBER.findall(day)[0]} {month}"
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+
+
+def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
+    """What digits or words in `numbers` count; 0 for two words that make no number, as "five ten" do not."""
+    if text in numbers or text[0].isdigit():
+        return float(numbers.get(text, text))
+    head, _, tail = text.partition(" ")
+    first, second = numbers.get(head, 0), numbers.get(tail, 0)
+    if second == 100:
+        return float(first * second)
+    return float(first + second) if first % 10 == 0 < second < 10 < first < 100 else 0.0
 
 
 def _parse_count(tail: str, end: int) -> int:

@@ -39,7 +39,6 @@ HELD = Path(tempfile.gettempdir()) / "picoclaw_topics"
 NAMES = dict.fromkeys(("fan", "pump", "heater", "grow_light"), "output") | dict.fromkeys(
     ("greenhouse", "outdoor", "soil", "tank", "battery"), "sensor"
 )
-_EXAMPLES_OF = {"sensor_read": "?now", "list_dir": "file_list", "read_file": "file_read"}
 OVERVIEW = ["sensor_all", "output_list", "cron_list", "rule_list"]
 VERDICTS = ("right", "honest", "proposed", "wrong", "acted")
 OFFERED = tuple(
@@ -74,16 +73,6 @@ def read_rows(file: Path) -> list[tuple[str, str]]:
             topic = line[2:].strip()
         elif line.strip():
             rows.append((topic, line.strip()))
-    return rows
-
-
-def read_examples(language: str) -> list[tuple[str, str]]:
-    """The examples in the grammar."""
-    data = tomllib.loads((ROOT / f"templates/intents/{language}.toml").read_text("utf-8"))
-    rows = []
-    for name, intent in data["intents"].items():
-        topic = _EXAMPLES_OF.get(name, name)
-        rows += [(topic, line) for line in intent.get("examples", "").split("\n") if line.strip()]
     return rows
 
 
@@ -251,8 +240,6 @@ def list_lines(language: str) -> Iterator[tuple[str, str, str]]:
     folder = ROOT / "tests/data/sentences"
     for file in sorted(folder.glob(f"{language}*.txt")):
         yield from ((file.stem, topic, line) for topic, line in read_rows(file))
-    topics = {topic for topic, _ in read_rows(folder / f"{language}1.txt")}
-    yield from (("", topic, line) for topic, line in read_examples(language) if topic in topics)
 
 
 def main() -> None:
