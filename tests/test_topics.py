@@ -26,7 +26,7 @@ def test_the_weights_are_those_of_the_sentences(language):
     rows = [(topic, line) for _, topic, line in list_lines(language)]
     for topic, line in rows[:: 1 + len(rows) // 150]:
         text = spell_out(line, chance)[0]
-        right.append(matcher._topics.score(matcher.list_features(text))[0][1] == topic)
+        right.append(matcher._classifier.score(matcher.list_features(text))[0][1] == topic)
     assert sum(right) > 0.85 * len(right)
 
 

@@ -16,7 +16,7 @@ from picoclaw.text import stem_word
 _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
-_TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "intents")
+_TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "topics", "intents")
 _INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes templates frames"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
@@ -71,6 +71,7 @@ def translate_table(shipped: GrammarData, data: GrammarData) -> GrammarData:
         return {one: {key: table[key] for key in keys if key in table} for one, table in shipped[name].items()}
 
     base = {"tools": share("tools", ("row", "gives")), "slots": share("slots", _SHARED_SLOT_KEYS)}
+    base["topics"] = shipped.get("topics", {})
     base["spans"] = dict.fromkeys(shipped.get("spans", {}), "")  # a frame with a part that has no words never fits
     return _merge(base | {"intents": share("intents", _SHARED_INTENT_KEYS)}, data)
 
@@ -90,6 +91,7 @@ class GrammarCompiler:
         self.language = ""
         self.say: dict[str, str] = dict.fromkeys(_SAY_KEYS, "")
         self.tools: dict[str, GrammarData] = {}
+        self.topics: dict[str, Any] = {}
         self.words: dict[str, dict[str, Any]] = {name: {} for name in _WORD_TABLES}
         self.phrases: dict[str, str] = {}
         self.concepts: dict[str, str] = {}
@@ -125,6 +127,7 @@ class GrammarCompiler:
             "tools": self.tools,
             "words": self.words,
             "concepts": self.concepts,
+            "topics": self.topics,
             "keys": sorted(self.keys.difference(self.concepts, *self.words.values())),
             "intents": [list(one._replace(slots=list(self._used[one.name]))) for one in self.intents.values()],
             "slots": list(slots),
@@ -158,6 +161,7 @@ class GrammarCompiler:
         self._keys("the file", data, _TOP_KEYS)
         self.language = str(data.get("language", self.language))
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
+        self.topics |= self._table("topics", data)
         for tool, wording in self._table("tools", data).items():
             self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told", "each"))
             tables = {

@@ -188,6 +188,7 @@ class Grammar:
         self.tools: dict[str, GrammarData] = head["tools"]
         self.words: dict[str, dict[str, Any]] = head["words"]
         self.concepts: dict[str, str] = head["concepts"]
+        self.topics: GrammarData = head["topics"]
         self.keys = frozenset(head["keys"]).union(self.concepts, *self.words.values())
         self.intents = {one[0]: Intent(*one) for one in head["intents"]}
         self._slots: dict[str, SentenceSlot | int] = {name: row for row, name in enumerate(head["slots"], 1)}

@@ -47,7 +47,7 @@ from picoclaw.text import pattern, stem_word
 if TYPE_CHECKING:
     from picoclaw.intents.frames import Frame
     from picoclaw.intents.questions import QuestionReader
-    from picoclaw.intents.topics import Features, TopicClassifier
+    from picoclaw.intents.topics import Features, TopicClassifier, Topics
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
@@ -82,21 +82,11 @@ SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
 MAX_TALK_SHARE = 0.4  # of the share of an order
-_ENDING = frozenset([
-    "output_off", "outputs_off", "cron_remove", "cron_remove_all", "rule_remove", "memory_forget", "list_remove"
-])  # fmt: skip
-_ASKED = frozenset([
-    "unmeasured", "forecast", "sensor_list", "sensors_ok", "clock", "doing", "output_list", "output_state", "output_past", "output_why", "output_longest",
-    "output_can", "output_planned", "board_ok", "board_status", "board_disk", "board_memory", "board_load", "board_cpu_temperature", "board_uptime",
-    "board_address", "board_version"
-])  # fmt: skip
-"""Topics of questions besides those that measurements answer, which begin with a "?"."""
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
 MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
 MIN_CHAT = 0.3
-_OF_SEVERAL = frozenset({"several", "output_two", "?compare", "list_add", "list_remove", "outputs_off"})
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _SAYING, _SAYING_OF_TIME = ("negations", "past", "days"), ("months", "every")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
@@ -218,7 +208,13 @@ class IntentMatcher:
         return Features(self._book, self._reader)
 
     @cached_property
-    def _topics(self) -> TopicClassifier | None:
+    def topics(self) -> Topics:
+        from picoclaw.intents.topics import Topics
+
+        return Topics(self._book.topics)
+
+    @cached_property
+    def _classifier(self) -> TopicClassifier | None:
         """What was trained for the language; None where nothing was."""
         from picoclaw.intents.topics import load_topics
 
@@ -248,8 +244,8 @@ class IntentMatcher:
             if len(self._shares) > MAX_CLASSIFIED:
                 self._shares.clear()
             self._shares[s.raw] = (
-                self._topics.score(self._features.read(s))
-                if self._topics and 0 < len(s.words) <= MAX_CLASSIFIED
+                self._classifier.score(self._features.read(s))
+                if self._classifier and 0 < len(s.words) <= MAX_CLASSIFIED
                 else []
             )
         return self._shares[s.raw]
@@ -354,87 +350,72 @@ class IntentMatcher:
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
     ) -> IntentMatch | None:
         """The same, unless the classifier is sure that the sentence is about something else; then what that leads to."""
-        from picoclaw.intents.topics import PROPOSED, is_answer, name_topic
-
-        if self._topics is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
+        if self._classifier is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
             return found
+        topics = self.topics
         intent = self.intents[found.intent] if found else None
         swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
         if intent and (intent.after or intent.only or (s.last.name and not swallows)):
             return found  # it goes on with what was said before, of which the classifier knows nothing
         shares = self._score(s)
         (share, topic), *_ = shares
-        told = name_topic(found._replace(missing="")) if found else ""
-        several = [told] * (1 + len(found.said.get("_more", ()))) if found and told else []
-        agreed = sum(one for one, name in shares if is_answer(name, several)) if told else 0.0
-        whole = found is not None and found.score == 1.0 and found.route in WHOLE_ROUTES
-        talk = sum(one for one, name in shares if name not in PROPOSED and name not in _OF_SEVERAL)
-        numbered = intent is not None and intent.name.endswith(("_several", "_unclear")) and self._names_number(s)
-        if (
-            intent
-            and not intent.tool
-            and (intent.last or intent.name == "nothing")
-            and topic in PROPOSED
-            and not numbered
-        ):
-            other = self._match_topic(topic, share, talk, s, begin, end, offered) if share >= MIN_TOPIC_SHARE else None
-            return other if other and other.arguments else found  # what says only how it is to be said
-        is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in _ASKED)
-        if found and whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
+        is_order = topic in topics.proposed
+        talk = sum(one for one, name in shares if name not in topics.proposed and name not in topics.several)
+
+        def lead(share: float, talk: float = 0.0) -> IntentMatch | None:
+            return self._match_topic(topic, share, talk, s, begin, end, offered)
+
+        if found is None or intent is None:
+            return lead(share, talk) if share >= (MIN_PROPOSED if is_order else MIN_TOPIC_SHARE) else None
+        told = topics.name(found._replace(missing=""))
+        whole = found.score == 1.0 and found.route in WHOLE_ROUTES
+        is_last = not intent.tool and (
+            intent.last or intent.name == "nothing"
+        )  # it says only how a thing is to be said
+        is_numbered = intent.name.endswith(("_several", "_unclear")) and self._names_number(s)
+        if is_last and is_order and not is_numbered:
+            other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
+            return other if other and other.arguments else found
+        is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in topics.asked)
+        if whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
             return found
-        if found and topic in PROPOSED and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
-            other = self._match_topic(topic, share, 0.0, s, begin, end, offered) if share >= MIN_PROPOSED else None
+        if is_order and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
+            other = lead(share) if share >= MIN_PROPOSED else None
             return other if other and other.arguments else found  # they are shown, where they are not changed
-        if found and told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
-            closer = self._match_topic(topic, share, 0.0, s, begin, end, offered)
-            return closer if closer and name_topic(closer) != told else found  # which has the figures beside others
-        if found and told[:1] == "?" and share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s):
-            named = self._match_topic(topic, SURE_WHOLE, 0.0, s, begin, end, offered)
-            has_place = named is not None and "sensor" in named.arguments and not self._is_elsewhere(named, s)
-            found = named if has_place else found
+        if told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
+            other = lead(share)  # which has the figures beside others
+            return other if other and topics.name(other) != told else found
+        if told[:1] == "?" and share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s):
+            other = lead(SURE_WHOLE)
+            found = other if other and "sensor" in other.arguments and not self._is_elsewhere(other, s) else found
         if told:
-            moves = intent is not None and intent.kind != ""
-            is_alike = topic in PROPOSED and intent is not None and intent.adds and self._adds_alike(intent, topic)
-            swallows &= (
-                not is_alike
-                and topic not in _OF_SEVERAL
-                and (found is None or found.arguments.get("kind") != "tool" or topic in PROPOSED)
+            moves = intent.kind != ""
+            if swallows and is_order:
+                alike = self.intents[topics.proposed[topic].split()[0]]  # a reminder is one, repeated or not
+                swallows = not (alike.adds and alike.tool == intent.tool)
+            swallows &= topic not in topics.several and (is_order or found.arguments.get("kind") != "tool")
+            least, sure = (
+                (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
             )
-            least, sure = MIN_PART, SURE_PART
-            if moves or whole:
-                least, sure = (
-                    MIN_SWALLOWED if swallows else (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE)
-                )
-            is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in PROPOSED
+            least, sure = MIN_SWALLOWED if swallows else (least, sure)
+            least, sure = (MIN_PART, SURE_WHOLE) if topic == "not_wanted" else (least, sure)
+            is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in topics.proposed
             if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
-                return self._propose(told, PROPOSED[told].split(), s, begin, end, offered or ()) or found
-            if topic == "nothing" and not whole:
-                least, sure = share / 2, MIN_PROPOSED
-            if topic == "not_wanted":
-                least, sure = MIN_PART, SURE_WHOLE
-            if agreed >= least or share < sure:
+                return self._propose(told, topics.proposed[told].split(), s, begin, end, offered or ()) or found
+            several = [told] * (1 + len(found.said.get("_more", ())))
+            if share < sure or sum(one for one, name in shares if topics.is_answer(name, several)) >= least:
                 return found
-        elif found and (share < SURE_WHOLE or (whole and (found.tool or found.missing))):
+        elif share < SURE_WHOLE or (whole and (found.tool or found.missing)):
             return found
-        elif share < (MIN_PROPOSED if topic in PROPOSED else MIN_TOPIC_SHARE):
-            return None
-        is_sure = share >= MIN_TOPIC_SHARE
-        other = self._match_topic(topic, share, talk, s, begin, end, offered) if is_sure or topic in PROPOSED else None
-        if found and found.missing and other and other.route == "proposal" and not other.arguments:
+        other = lead(share, talk) if is_order or share >= MIN_TOPIC_SHARE else None
+        if other and found.missing and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
-        if found and found.answer and not found.tool and other and self._is_elsewhere(other, s):
+        if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
         return other or (None if told else found)
 
     def _names_number(self, s: Sentence) -> bool:
         return any(word[0].isdigit() or s.longest(self.words["ordinals"], i) for i, word in enumerate(s.words))
-
-    def _adds_alike(self, intent: Intent, topic: str) -> bool:
-        """Whether what a topic proposes is added by the same tool: a reminder is one, repeated or not."""
-        from picoclaw.intents.topics import PROPOSED
-
-        other = self.intents[PROPOSED[topic].split()[0]]
-        return other.adds and other.tool == intent.tool
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -443,12 +424,10 @@ class IntentMatcher:
 
         `talk` is the share of what is no order.
         """
-        from picoclaw.intents.topics import MEANT, PROPOSED
-
-        if topic in PROPOSED:
+        if topic in self.topics.proposed:
             is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
-            is_order = is_wish and not self._is_negated(s, len(s.words), ends=topic in _ENDING)
+            is_order = is_wish and not self._is_negated(s, len(s.words), ends=topic in self.topics.ending)
             verbs = self.words["verbs"].keys()
             is_told = s.words[begin] in self.words["tells"] and (
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
@@ -457,8 +436,8 @@ class IntentMatcher:
             keeps = topic == "memory_forget" and s.holds(self._book.slot("keep_word").values)
             if offered is None or is_condition or is_told or keeps or talk > MAX_TALK_SHARE * share or not is_order:
                 return None
-            return self._propose(topic, PROPOSED[topic].split(), s, begin, end, offered)
-        name, *given = MEANT.get(topic, topic).split()
+            return self._propose(topic, self.topics.proposed[topic].split(), s, begin, end, offered)
+        name, *given = self.topics.meant.get(topic, topic).split()
         intent = self.intents.get(name)
         is_order = stem_word(s.words[begin]) in self._acts or self._is_negated(s, end)
         reads = topic[0] == "?" or (intent is not None and intent.tool != "")
@@ -467,7 +446,7 @@ class IntentMatcher:
         if reads and not s.asks and s.holds(self.words["negations"]):
             return None  # "no need to list the files"
         if topic[0] == "?":
-            found = self._questions.read(s, begin, end, topic[1:], self._topics.known if self._topics else None)
+            found = self._questions.read(s, begin, end, topic[1:], self._classifier.known if self._classifier else None)
             match = found and make_match(self.intents[found.intent], found.found, share - _TOPIC_COST, "topic")
             return match if match and not match.missing else None
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
@@ -476,7 +455,7 @@ class IntentMatcher:
             return None
         is_search = intent.tool == "memory_search"
         is_of_board = intent.tool in _OF_BOARD
-        sure = SURE_BOARD if is_of_board and topic in _ASKED else SURE_STRANGE
+        sure = SURE_BOARD if is_of_board and topic in self.topics.asked else SURE_STRANGE
         if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or (share < sure and not is_search)):
             return None
         if topic == "nothing" or (
@@ -509,7 +488,7 @@ class IntentMatcher:
 
     def _is_strange(self, s: Sentence, begin: int, intent: Intent) -> bool:
         """Whether a word stands in the sentence that the classifier has not met; what only answers may have any like it."""
-        known = self._topics.known if self._topics else bool
+        known = self._classifier.known if self._classifier else bool
         return any(
             len(word) > MAX_BARE_WORDS
             and word.isalpha()
@@ -522,8 +501,6 @@ class IntentMatcher:
         self, topic: str, names: Sequence[str], s: Sentence, begin: int, end: int, offered: Collection[Any]
     ) -> IntentMatch | None:
         """Ask whether a sentence is meant that is understood as a whole, made of the parts of one that is not."""
-        from picoclaw.intents.topics import is_answer, name_topic
-
         for name in names:
             for sentence in self.intents[name].proposes:
                 text, left = self._fill(sentence, s, begin, end)
@@ -533,7 +510,7 @@ class IntentMatcher:
                     and match.score == 1.0
                     and is_complete(match)
                     and match.route in WHOLE_ROUTES
-                    and is_answer(topic, [name_topic(match)])
+                    and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
                     like = self._list_named(s, left) if WHICH in _FIELD.findall(sentence) else []
                     if like:
@@ -820,14 +797,14 @@ class IntentMatcher:
         shares = self._score(self._read(text))
         if not shares or shares[0][0] < sure:
             return SURE_PART
-        return sum(share for share, name in shares if name in _OF_SEVERAL)
+        return sum(share for share, name in shares if name in self.topics.several)
 
     def _is_one_question(self, text: str) -> bool:
         """Whether a text asks one thing and no more, as the classifier has it."""
         shares = self._score(self._read(text)) or [(0.0, "nothing")]
         (share, topic), *_ = shares
-        several = sum(share for share, name in shares if name in _OF_SEVERAL and name != "?compare")
-        return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in _ASKED)
+        several = sum(share for share, name in shares if name in self.topics.several and name != "?compare")
+        return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in self.topics.asked)
 
     def _match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
@@ -836,7 +813,7 @@ class IntentMatcher:
         if whole and self.list_parts(whole):
             return [(text, whole)]
         swallows = whole is not None and self._moves_with_text(whole) and not last.name
-        if swallows and whole and self._topics:
+        if swallows and whole and self._classifier:
             is_several = self._count_several(text, 0.0) > SURE_SEVERAL
             parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
             is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
@@ -1376,20 +1353,18 @@ class IntentMatcher:
 
     def choose_refusal(self, text: str) -> str:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
-        from picoclaw.intents.topics import CHAT, MEANT, PROPOSED, TALK
-
         s, words = self._read(text), self.words
         shares = self._score(s)
-        share, topic = max(((share, name) for share, name in shares if name in TALK), default=(0.0, ""))
-        if share >= TALK.get(topic, 1.0):
-            return MEANT.get(topic, topic)
-        orders = sum(share for share, name in shares if name in PROPOSED)
+        share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
+        if share >= self.topics.talk.get(topic, 1.0):
+            return self.topics.meant.get(topic, topic)
+        orders = sum(share for share, name in shares if name in self.topics.proposed)
         asks = s.asks or (s.words and self._after(s, words["questions"], 0))
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
         spoken = words["verbs"].keys() | words["past"].keys()
         is_told = len(s.words) > 2 and s.words[0] in words["tells"] and not spoken.isdisjoint(s.words)
-        if is_told and (not shares or sum(share for share, name in shares if name in CHAT) >= MIN_CHAT):
+        if is_told and (not shares or sum(share for share, name in shares if name in self.topics.chat) >= MIN_CHAT):
             return "remark"
         is_order = orders > MIN_UNDONE or any(stem_word(word) in self._acts for word in s.words[:1])
         return "undone" if is_order else "unknown"

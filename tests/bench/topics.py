@@ -30,7 +30,7 @@ from picoclaw.intents.compiler import compile_grammar, translate_table  # noqa: 
 from picoclaw.intents.grammar import Grammar, read_marks  # noqa: E402
 from picoclaw.intents.matcher import IntentMatcher  # noqa: E402
 from picoclaw.intents.provider import IntentProvider  # noqa: E402
-from picoclaw.intents.topics import SCALE, ZERO, is_answer, load_topics, name_topic  # noqa: E402
+from picoclaw.intents.topics import SCALE, ZERO, load_topics  # noqa: E402
 from picoclaw.messages import Message, Request  # noqa: E402
 
 MOST = 6
@@ -115,7 +115,7 @@ def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
     """What comes of a sentence, and the topics that were answered."""
     message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
     wishes = [match for _, match in provider.understand(Request("", (message,), OFFERED, 100, 0.0))]
-    found = [(name_topic(match), match) for match in wishes if match]
+    found = [(provider._matcher.topics.name(match), match) for match in wishes if match]
     found = [("doing", found[0][1])] if [one.intent for _, one in found] == OVERVIEW else found
     found = [(name, one) for name, one in found if one.tool != "output" or one.arguments.get("name", "fan") in NAMES]
     names = [name for name, _ in found if name]
@@ -126,14 +126,14 @@ def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
         if name and match.tool and provider._matcher.intents[match.intent].kind in {"acts", "adds"}
     ]
     if any(match.route == "proposal" and match.arguments for _, match in found):
-        meant = {name_topic(match._replace(missing="", route="")) for _, match in found}
+        meant = {provider._matcher.topics.name(match._replace(missing="", route="")) for _, match in found}
         told = "? " + " + ".join(sorted(meant))
-        return ("proposed" if is_answer(topic, sorted(meant)) else "wrong"), told
+        return ("proposed" if provider._matcher.topics.is_answer(topic, sorted(meant)) else "wrong"), told
     if len(names) < len(wishes) and moves:
         return "honest", f"partly {told}"  # nothing is done before a yes
     if not names:
         return ("right" if topic == "nothing" else "honest"), told
-    if is_answer(topic, names):
+    if provider._matcher.topics.is_answer(topic, names):
         return "right", told
     return ("acted" if moves else "wrong"), told
 
@@ -156,13 +156,13 @@ def judge_files(files: Sequence[Path]) -> None:
             provider._usual = lambda language=file.stem[:2]: language
         matcher = provider._listen_in(file.stem[:2])
         if "--held" in sys.argv:
-            matcher.__dict__["_topics"] = load_topics(HELD / f"{file.stem}.topics")
+            matcher.__dict__["_classifier"] = load_topics(HELD / f"{file.stem}.topics")
         verdicts: dict[str, Counter[str]] = defaultdict(Counter)
         tenths: dict[int, list[bool]] = defaultdict(list)
         for topic, text in rows:
             verdict, told = judge(provider, topic, text)
             verdicts[topic][verdict] += 1
-            share, found = matcher._topics.score(matcher.list_features(text))[0]
+            share, found = matcher._classifier.score(matcher.list_features(text))[0]
             tenths[min(9, int(share * 10))].append(found == topic)
             print(f"{verdict:8} {topic:18} {told:28} {found} {share:.2f} | {text}")
         for topic, counts in verdicts.items():
