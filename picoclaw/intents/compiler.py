@@ -19,6 +19,8 @@ _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "topics", "intents")
 _INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes templates frames"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
+_INTENT_TEXTS = ("tool", "answer", "exact", "asks", "after", "keeps", "parts")
+_INTENT_FLAGS = ("acts", "adds", "last", "polite", "only")
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
     no_model unknown undone unreachable resting no_tool failed waiting near later name time_zone preferences wired which what partly nearest meant difference mean_difference unnamed several measures switches more_help typed unsaid reminder yes no more less
@@ -26,20 +28,8 @@ _SAY_KEY_TEXT = """
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
-_OTHER_TABLES = (
-    "names",
-    "accents",
-    "expand",
-    "days",
-    "months",
-    "parts",
-    "measures",
-    "repeats",
-    "usual",
-    "sums",
-    "factors",
-    "dates",
-)
+_OTHER_TABLE_TEXT = "names accents expand days months parts measures repeats usual sums factors dates"
+_OTHER_TABLES = _OTHER_TABLE_TEXT.split()
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite questions acts ends tells verbs past general requests
@@ -285,35 +275,20 @@ class GrammarCompiler:
         old = self.intents.get(name) or Intent(name, "", {}, {}, {}, "{result}", ())
         tables = {part: self._table(part, value, within=f"{key}.") for part in ("arguments", "defaults", "ask")}
         makes = self._table("make", value, within=f"{key}.")
-        intent = Intent(
-            name=name,
-            tool=value.get("tool", old.tool),
+        texts = {part: value.get(part, getattr(old, part)) for part in _INTENT_TEXTS}
+        for part, text in texts.items():
+            self._expect(f"{key}.{part}", text, str)
+        flags: dict[str, Any] = {part: value.get(part, getattr(old, part)) is True for part in _INTENT_FLAGS}
+        intent = old._replace(
+            **texts,
+            **flags,
             arguments=old.arguments | tables["arguments"],
             defaults=old.defaults | tables["defaults"],
             ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
-            answer=value.get("answer", old.answer),
-            slots=(),
-            acts=value.get("acts", old.acts) is True,
-            adds=value.get("adds", old.adds) is True,
-            last=value.get("last", old.last) is True,
-            exact=value.get("exact", old.exact),
-            asks=value.get("asks", old.asks),
-            polite=value.get("polite", old.polite) is True,
-            only=value.get("only", old.only) is True,
-            after=value.get("after", old.after),
-            keeps=value.get("keeps", old.keeps),
             each={**old.each, **self._texts(f"{key}.each", value.get("each", {}), ())},
-            parts=value.get("parts", old.parts),
             proposes=[*old.proposes, *self._lines(f"{key}.proposes", value.get("proposes", ""))],
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
-        self._expect(f"{key}.tool", intent.tool, str)
-        self._expect(f"{key}.answer", intent.answer, str)
-        self._expect(f"{key}.exact", intent.exact, str)
-        self._expect(f"{key}.asks", intent.asks, str)
-        self._expect(f"{key}.after", intent.after, str)
-        self._expect(f"{key}.keeps", intent.keeps, str)
-        self._expect(f"{key}.parts", intent.parts, str)
         if intent.tool and "{result}" not in intent.answer:
             raise self._wrong(key, "the answer leaves out the tool's result", "put {result} into it")
         self.intents[name] = intent

@@ -29,13 +29,12 @@ _CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
 _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _READS = ("sensor_read", "sensor_history", "sensor_excursions")
-_PARTS = (
-    "past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity", "trend_word", "chart_word", "than_word",
-    "compare_word", "when_word", "how_long_word", "how_often", "how_much", "fahrenheit", "higher_word", "lower_word", "frost_word", "now_word",
-    "there", "everything", "getting", "past_verb", "own_output", "no_measurement", "value", "lasts", "earlier_step", "both_word", "add_word"
-)  # fmt: skip
-
-
+_PART_NAMES = """
+    past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
+    how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
+    past_verb own_output no_measurement value lasts earlier_step both_word add_word
+"""
+_PARTS = _PART_NAMES.split()
 _IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
     "low": [("figure", "low")],
     "high": [("figure", "high")],

@@ -16,13 +16,13 @@ MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
 _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
-_PLAIN_KINDS = {"address", "calendar", "choice", "dir", "file", "folder", "label", "length", "name", "number", "past"}
-_OTHER_KINDS = {
-    "every", "it", "output", "percent", "repeat", "seconds", "sensor", "term", "text", "time", "value", "window",
-}  # fmt: skip
-SLOT_KINDS = frozenset(_PLAIN_KINDS | _OTHER_KINDS)
+_KINDS = """
+    address calendar choice dir every file folder it label length name number output past percent repeat seconds sensor
+    term text time value window
+"""
+SLOT_KINDS = frozenset(_KINDS.split())
 UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
-"""Kinds whose words count nothing in the likeness of sentences: a term is a choice for templates only."""
+"""Kinds whose words are no concept."""
 
 LISTED_KINDS = frozenset({"choice", "term"})
 """Kinds that are read as one of their values."""

@@ -12,17 +12,14 @@ from picoclaw.times import CRON_WEEKDAYS, MONTHS
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _DAY_S = 86_400
-_FUTURE_TABLES = (
-    "joins", "within", "at", "on", "numbers", "days", "months", "parts", "hours", "offsets", "every", "repeats"
-)  # fmt: skip
+_FUTURE_TABLES = "joins within at on numbers days months parts hours offsets every repeats".split()  # noqa: SIM905
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
-_PAST_TABLES = ("at", "since", "recent", "back", "joins", "numbers", "span_begins", "hours", "offsets", "months", "on")
-_TABLES = {
-    *_FUTURE_TABLES, *_PAST_TABLES, "halves", "quarters", "units", "from_now", "to", "oclock", "ago", "splits", "until", "span_ends",
-}  # fmt: skip
+_PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
+_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends".split()  # noqa: SIM905
+_TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
 """What a day is given that was said without an hour."""
@@ -70,6 +67,7 @@ class TimeReader:
 
     def __init__(self, words: WordTables) -> None:
         self._words = words
+        self._skips: dict[str, re.Pattern[str]] = {}
 
     @cached_property
     def _any_of(self) -> dict[str, str]:
@@ -134,26 +132,16 @@ class TimeReader:
             rf"|(?:the )?\d\d?(?:st|nd|rd|th)"
         )
 
-    @cached_property
-    def _every(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['every']}) ")
-
-    @cached_property
-    def _recent(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['recent']}) ")
-
-    @cached_property
-    def _since(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['since']}) ")
+    def _skip(self, table: str, tail: str, start: int = 0) -> int:
+        """Where a phrase of a table ends that stands at `start`, with something behind it; 0 for none."""
+        if table not in self._skips:
+            self._skips[table] = pattern(rf"(?:{self._any_of[table]}) ")
+        found = self._skips[table].match(tail, start)
+        return found.end() if found else 0
 
     @cached_property
     def _ago(self) -> re.Pattern[str]:
         return pattern(rf"(?:{self._any_of['ago']}){_END}")
-
-    @cached_property
-    def _back(self) -> re.Pattern[str]:
-        """What stands before a length of time that is as long past, where "ago" stands behind it in English."""
-        return pattern(rf"(?:{self._any_of['back']}) ")
 
     @cached_property
     def _repeats(self) -> re.Pattern[str]:
@@ -199,42 +187,30 @@ class TimeReader:
 
     def window(self, near: Sequence[str]) -> tuple[str, str, str, int]:
         """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none."""
-        tail = " ".join(near)
+        tail, none = " ".join(near), ("", "", "", 0)
         day = self._day.match(tail)
-        found = self._span_begins.match(tail, day.end() if day else 0)
-        first, stop = self._clock(tail[found.end() :], "", bare=True) if found else ({}, 0)
-        begin = found.end() + stop if found else 0
-        then = self._span_ends.match(tail, begin) if first else None
-        last, stop = self._clock(tail[then.end() :], "", bare=True) if then else ({}, 0)
-        if first and last and first["at"] < "12:00" and last["at"] == "00:00" and "12" in near:
-            last = {"at": "12:00"}  # "between 8 and 12 this morning"
-        if then and first and last and (first["at"] == "12:00" or self._get_half(tail[then.end() :][:stop]) == "pm"):
-            one, other = (
-                self.put_past_noon(clock["at"], said)
-                for clock, said in ((first, tail[found.end() : begin]), (last, tail[then.end() :][:stop]))  # type: ignore[union-attr]  # a first has one
-            )
-            first, last = ({"at": one}, {"at": other}) if one < other else (first, last)  # "between 1 and 3 pm"
-        if not first or not last or not _CLOCK.fullmatch(first["at"]) or not _CLOCK.fullmatch(last["at"]):
-            return "", "", "", 0
-        end = then.end() + stop if then else 0
-        is_length = self._length_word.match(tail, end)
-        later = None if day else self._day.match(tail, end)
+        begin = self._skip("span_begins", tail, day.end() if day else 0)
+        first, stop = self._clock(tail[begin:], "", bare=True) if begin else ({}, 0)
+        until = self._skip("span_ends", tail, begin + stop) if first else 0
+        last, more = self._clock(tail[until:], "", bare=True) if until else ({}, 0)
+        if not last or self._length_word.match(tail, until + more):
+            return none
+        one, other = first["at"], last["at"]
+        if one < "12:00" and other == "00:00" and "12" in near:
+            other = "12:00"  # "between 8 and 12 this morning"
+        if one == "12:00" or self._get_half(tail[until:][:more]) == "pm":
+            late = self.put_past_noon(one, tail[begin:][:stop]), self.put_past_noon(other, tail[until:][:more])
+            one, other = late if late[0] < late[1] else (one, other)  # "between 1 and 3 pm"
+        if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other):
+            return none
+        later = None if day else self._day.match(tail, until + more)
         said = day or later
         named = self._words["days"][said["day"]] if said else ""
-        count = _parse_count(tail, later.end() if later else end)
-        return ("", "", "", 0) if is_length else (named, first["at"], last["at"], count)
+        return named, one, other, _parse_count(tail, later.end() if later else until + more)
 
     @cached_property
     def _day(self) -> re.Pattern[str]:
         return pattern(rf"(?:(?:{self._any_of['on']}) )*(?P<day>{self._any_of['days']}){_END}")
-
-    @cached_property
-    def _span_begins(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['span_begins']}) ")
-
-    @cached_property
-    def _span_ends(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['span_ends']}) ")
 
     @cached_property
     def _length_word(self) -> re.Pattern[str]:
@@ -278,30 +254,27 @@ class TimeReader:
         if near[0] not in self._first_past_words and not near[0][0].isdigit():
             return
         tail = " ".join(near)
-        day, first, last, count = self.window(near) if self._span_begins.match(tail) else ("", "", "", 0)
+        day, first, last, count = self.window(near) if self._skip("span_begins", tail) else ("", "", "", 0)
         if count and not day:
             yield f"from {first} to {last}", count
-        since = self._since.match(tail)
-        begin = since.end() if since else 0
-        named = self._date_said.match(tail, begin)
-        if named and (day := self._name_date(named[0])):
-            value, end = self._clock(tail[named.end() :], "")
+        since = self._skip("since", tail)
+        day, end = self._past_day(tail, since)
+        if day:
+            value, more = self._clock(tail[end:], "")
             is_clock = value and _CLOCK.fullmatch(value["at"])
-            then = None if since or is_clock else self._span_ends.match(tail, named.end())
-            other = self._date_said.match(tail, then.end()) if then else None
-            if other and (last_day := self._name_date(other[0])):
-                yield f"{day} to {last_day}", _parse_count(tail, other.end())
+            then = 0 if since or is_clock else self._skip("span_ends", tail, end)
+            last, stop = self._past_day(tail, then) if then else ("", 0)
+            if last:
+                yield f"{day} to {last}", _parse_count(tail, stop)
             elif is_clock:
-                yield (
-                    f"{day} at {self.put_past_noon(value['at'], tail[named.end() :][:end])}",
-                    _parse_count(tail, named.end() + end),
-                )
+                clock = self.put_past_noon(value["at"], tail[end:][:more])
+                yield f"{day} at {clock}", _parse_count(tail, end + more)
             else:
-                yield f"{'since ' if since else ''}{day}", _parse_count(tail, named.end())
+                yield f"{'since ' if since else ''}{day}", _parse_count(tail, end)
         if since:
-            value, end = self._clock(tail[begin:], "", bare=near[1:2] != ["1"])
-            if value and " " not in value["at"] and not self._length_word.match(tail, begin + end):
-                yield f"since {value['at']}", _parse_count(tail, begin + end)
+            value, end = self._clock(tail[since:], "", bare=near[1:2] != ["1"])
+            if value and " " not in value["at"] and not self._length_word.match(tail, since + end):
+                yield f"since {value['at']}", _parse_count(tail, since + end)
         elif near[0] != "this" or (near[1:2] and near[1] in self._words["hours"]):  # "this second"
             value, end = self._clock(tail, "")
             day, _, clock = value.get("at", "").rpartition(" ")
@@ -318,19 +291,15 @@ class TimeReader:
                 and not self._words["parts"].get(tail[:end].strip())
             ):
                 yield f"at {value['at']}", _parse_count(tail, end)
-        if (found := self._recent.match(tail)) and (span := self._span.match(tail, found.end())):
+        if (recent := self._skip("recent", tail)) and (span := self._span.match(tail, recent)):
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
-        back = self._back.match(tail)
-        span = self._span.match(tail, back.end() if back else 0)
+        back = self._skip("back", tail)
+        span = self._span.match(tail, back)
         ago = self._ago.match(tail, span.end()) if span and not back else back and span
         if span and ago:
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
             yield f"{days} ago", _parse_count(tail, ago.end())
-
-    @cached_property
-    def _date_said(self) -> re.Pattern[str]:
-        return pattern(rf"(?:(?:{self._any_of['on']}|{self._any_of['span_begins']}) )?(?P<date>{self._date}){_END}")
 
     @cached_property
     def _year_day(self) -> re.Pattern[str]:
@@ -375,21 +344,22 @@ class TimeReader:
         is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
         return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
 
-    def _name_date(self, said: str) -> str:
-        """A day of the year, or of the month, as a time that is past is told it: "3 may", "12th"; '' where it is none."""
-        day = _NUMBER.search(said)
-        month = next((month for word in said.split() if (month := self._words["months"].get(word))), "")
-        if not day or not 1 <= (number := int(day[0])) <= 31:
-            return ""
-        return (
-            f"{number} {month}"
-            if month
-            else f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10 * (number // 10 != 1), 'th') }"
-        )
+    def _past_day(self, tail: str, start: int) -> tuple[str, int]:
+        """A day of the year, or of the month, as a time that is past is told it, "3 may" or "12th", and where it ends."""
+        start = self._skip("span_begins", tail, start) or start
+        found = self._year_day.match(tail, start)
+        if not found or not _NUMBER.search(found[0]) or any(found[one] for one in ("iso", "figures", "year", "last")):
+            return "", start
+        told, _ = self.read_date(tail[start:].split())
+        number = int(told.partition(" ")[0])
+        if not 1 <= number <= 31 or (found["alone"] and "er" in found[0]):  # "zwei 2er"
+            return "", start
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 * (number // 10 != 1), "th")
+        return told if found["alone"] is None else f"{number}{ending}", found.end()
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
-        found = self._every.match(tail)
-        rest = tail[found.end() :] if found else ""
+        every = self._skip("every", tail)
+        rest = tail[every:] if every else ""
         if span := self._span.match(rest):
             end = len(tail) - len(rest) + span.end()
         elif span := self._span.match(f"1 {rest}"):  # "every hour"
