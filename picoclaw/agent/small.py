@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from picoclaw.intents.provider import IntentProvider
 
 MIN_SCORE, MIN_TOPIC_SCORE = 0.79, 0.7
-"""From which on the nearest example of the matcher is believed without a model."""
+"""From which on what the matcher makes of a sentence is believed without a model."""
 
 _SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
 _ANSWER_TOKENS = 300

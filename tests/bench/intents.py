@@ -61,7 +61,7 @@ def cost(cases: list[dict[str, Any]]) -> None:
         matcher.match(text)
         marks.append(time.process_time())
     spans = [f"{(after - before) * 1000:.1f}" for before, after in pairwise(marks)]
-    print("ms: TOML {}, compile {}, first by template {}, first by example {}".format(*spans))
+    print("ms: TOML {}, compile {}, first by template {}, first by topic {}".format(*spans))
     gc.freeze()  # else a collection of all that was compiled, 40 to 90 ms, falls into one of the matches
     each = []
     for case in cases:
