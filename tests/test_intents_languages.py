@@ -570,6 +570,7 @@ def orders(language):
         ("it_output", "it_job", "it_rule"), it
     )
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
+    values |= {"request": f"{noun} {place}"}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     for key, intent in table["intents"].items():

@@ -88,8 +88,8 @@ class FrameReader:
     def _is_there(self, name: str) -> bool:
         is_there = self._there.get(name)
         if is_there is None:
-            may_be = self._reader.may_hold(self._s, self._book.slot(name))
-            is_there = self._there[name] = may_be and any(self.read(name, i) for i in range(self._begin, self._end))
+            places = self._reader.places(self._s, self._book.slot(name))
+            is_there = self._there[name] = any(self.read(name, i) for i in places if self._begin <= i < self._end)
         return is_there
 
     def _begins(self, name: str) -> bool:

@@ -268,9 +268,10 @@ class SlotReader:
             hits = s.readings[key] = tuple(reader(slot, s, i))
         return hits
 
-    def may_hold(self, s: Sentence, slot: SentenceSlot) -> bool:
-        """Whether a sentence has a word that the slot's values begin with."""
-        return slot.kind not in LISTED_KINDS or not self._first_words(slot).isdisjoint(s.words)
+    def places(self, s: Sentence, slot: SentenceSlot) -> Sequence[int]:
+        """Where a slot may begin: at the words that its values begin with, anywhere if it has none."""
+        first = self._first_words(slot) if slot.kind in LISTED_KINDS else None
+        return range(len(s.words)) if first is None else [i for i, word in enumerate(s.words) if word in first]
 
     def _first_words(self, slot: SentenceSlot) -> frozenset[str]:
         words = self._firsts.get(id(slot))
