@@ -427,7 +427,8 @@ class IntentMatcher:
         if topic in self.topics.proposed:
             is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
-            is_order = is_wish and not self._is_negated(s, len(s.words), ends=topic in self.topics.ending)
+            ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (topic[:6] != "output")]
+            is_order = is_wish and not self._is_negated(s, len(s.words), ends)
             verbs = self.words["verbs"].keys()
             is_told = s.words[begin] in self.words["tells"] and (
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
@@ -734,16 +735,14 @@ class IntentMatcher:
             return False
         return kind == "adds" or asks or "?" not in s.raw
 
-    def _is_negated(self, s: Sentence, end: int, *, ends: bool = False) -> bool:
+    def _is_negated(self, s: Sentence, end: int, ends: Sequence[str] = ()) -> bool:
         """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before.
 
-        `ends`: where something is to end, a "stop" or "no longer needed" is none.
+        `ends`: the spans of what ends something, where it is to end; a "stop" or "no longer needed" is none there.
         """
         begin = self._skip_no(s)
         if ends:
-            tables = [
-                self._book.slot(name).values for name in ("drop_verb", "off_verb") if name in self._book.slot_names
-            ]
+            tables = [self._book.slot(name).values for name in ends if name in self._book.slot_names]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
         for name in ("drop_verb", "stop_word"):  # "forget it" is an order where it is one as a whole
