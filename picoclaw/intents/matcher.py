@@ -229,8 +229,8 @@ class IntentMatcher:
         s = self._read(text)
         return self._features.read(s) if s.words else set()
 
-    def _read(self, text: str) -> Sentence:
-        s = Sentence(text, self.words)
+    def _read(self, text: str, topic: Topic = MappingProxyType({})) -> Sentence:
+        s = Sentence(text, self.words, topic)
         s.find_names = self._find_names
         s.respell(self._book.keys, self._mended)
         return s
@@ -286,11 +286,10 @@ class IntentMatcher:
         `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
         last turn was about, and its call.
         """
-        s = Sentence(text, self._book.words, topic)
-        s.last, s.said_before, s.find_names = last, self.said_before, self._find_names
+        s = self._read(text, topic)
+        s.last, s.said_before = last, self.said_before
         if not s.words:
             return None
-        s.respell(self._book.keys, self._mended)
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
         return self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
@@ -372,7 +371,8 @@ class IntentMatcher:
         is_last = not intent.tool and (
             intent.last or intent.name == "nothing"
         )  # it says only how a thing is to be said
-        is_numbered = intent.name.endswith(("_several", "_unclear")) and self._names_number(s)
+        has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
+        is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
         if is_last and is_order and not is_numbered:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
             return other if other and other.arguments else found
@@ -413,9 +413,6 @@ class IntentMatcher:
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
         return other or (None if told else found)
-
-    def _names_number(self, s: Sentence) -> bool:
-        return any(word[0].isdigit() or s.longest(self.words["ordinals"], i) for i, word in enumerate(s.words))
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -466,7 +463,7 @@ class IntentMatcher:
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
         slots |= self._find_named(intent, s, slots)
         if intent.tool == "output":
-            named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "output"}
+            named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
@@ -679,12 +676,10 @@ class IntentMatcher:
         asking = FrameReader(self._book, self._reader, s, begins[-1], ends[-1])
         is_same = (begins[-1], ends[-1]) == (begins[0], ends[0])
         moving = asking if is_same else FrameReader(self._book, self._reader, s, begins[0], ends[0])
-        readers = [
-            (asking, [f for f in frames if not self._moves(f)]),
-            (moving, [f for f in frames if self._moves(f)]),
-        ]
+        moves = [f for f in frames if self.intents[f.intent].kind]
+        readers = [(asking, [f for f in frames if not self.intents[f.intent].kind]), (moving, moves)]
         if (behind := self._after_no(s, begins[0])) and behind < ends[0]:  # "no, 2"
-            goes_on_with = [f for f in frames if self._moves(f) and self.intents[f.intent].after]
+            goes_on_with = [f for f in moves if self.intents[f.intent].after]
             readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), goes_on_with))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
@@ -709,9 +704,6 @@ class IntentMatcher:
             elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
         return unknown if best is None else None
-
-    def _moves(self, frame: Frame) -> bool:
-        return self.intents[frame.intent].kind != ""
 
     def _is_open(self, intent: Intent, s: Sentence, kinds: Collection[str], offered: Collection[Any] | None) -> bool:
         if intent.kind not in kinds or (intent.only and intent.tool not in (offered or ())):
@@ -933,7 +925,9 @@ class IntentMatcher:
                 ):
                     continue  # a word was passed over in one of them
                 reads = not (hit or asks or self.intents[first.intent].kind or self._asks(s, i))
-                if reads and any(self._switches_on(match) for _, match in rest):
+                if reads and any(
+                    one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest
+                ):
                     continue  # "every other day, at 8, pump on": words that were only nearly read
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
@@ -972,9 +966,6 @@ class IntentMatcher:
     def _asks(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
         return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
-
-    def _switches_on(self, match: IntentMatch | None) -> bool:
-        return match is not None and match.tool == "output" and match.arguments.get("action") == "set"
 
     def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
@@ -1198,36 +1189,25 @@ class IntentMatcher:
 
     def _find_named(self, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
         """The one sensor, output or part of the board that a question names, where nothing of it was read as that."""
-        kind, name = {
-            "sensor_read": ("sensor", "sensor"),
-            "sensor_history": ("sensor", "sensor"),
-            "output_history": ("output", "name"),
-        }.get(intent.tool, ("", ""))
         if intent.tool == "board_status" and not intent.arguments and "_part" not in found:
-            parts = {
-                hit[0] for i in range(len(s.words)) if (hit := s.longest(self._book.slot("part_of_board").values, i))
-            }
+            parts = {*s.list_values(self._book.slot("part_of_board").values)}
             return {"_part": parts.pop()} if len(parts) == 1 else {}
+        series = dict.fromkeys(_READS, ("sensor", "sensor")) | {"output_history": ("output", "name")}
+        kind, name = series.get(intent.tool, ("", ""))
         if not kind or found.get(name) or intent.after:
             return {}
-        named = {hit[0][1] for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == kind}
+        named = {one for what, one in s.list_values(s.names) if what == kind}
         return {name: named.pop()} if len(named) == 1 else {}
 
     def _find_sense(self, s: Sentence) -> str:
         """Whether a question to be answered by yes or no asks for "more" or "less"; '' where it is none."""
-        spans = {
-            name: self._book.slot(name).values for name in ("less_word", "more", "higher_word", "how_much", "what_word")
-        }
-        if (
-            s.holds(self._book.slot("or_word").values)
-            or s.holds(spans["how_much"])
-            or s.holds(spans["what_word"])
-            or s.holds(self._book.slot("compare_word").values)
-        ):
+
+        def says(*names: str) -> bool:
+            return any(s.holds(self._book.slot(name).values) for name in names)
+
+        if says("or_word", "how_much", "what_word", "compare_word"):
             return ""
-        if s.holds(spans["less_word"]):
-            return "less"
-        return "more" if s.holds(spans["more"]) or s.holds(spans["higher_word"]) else ""
+        return "less" if says("less_word") else "more" if says("more", "higher_word") else ""
 
     def _list_items(self, text: str) -> list[str]:
         """The things in a text that names several: parted by commas and "and", each without its article."""

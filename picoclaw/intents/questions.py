@@ -35,6 +35,12 @@ _PART_NAMES = """
     past_verb own_output no_measurement value lasts earlier_step both_word add_word
 """
 _PARTS = _PART_NAMES.split()
+_BESIDE = """
+    than_word fahrenheit higher_word lower_word frost_word there everything getting past_verb own_output no_measurement
+    lasts add_word
+"""
+_ASKING = frozenset(_PARTS).difference(_BESIDE.split())
+"""Parts of which a question has one, unless the classifier has said what is asked."""
 _IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
     "low": [("figure", "low")],
     "high": [("figure", "high")],
@@ -110,20 +116,7 @@ class QuestionReader:
             return None
         if topic:
             return self._read_as(topic, parts, s, end - begin)
-        named = parts.has("past", "beyond", "spot", "figure", "hottest", "coldest", "more", "noun", "quantity")
-        if not named and not parts.has(
-            "trend_word",
-            "chart_word",
-            "compare_word",
-            "when_word",
-            "now_word",
-            "how_long_word",
-            "how_often",
-            "how_much",
-            "value",
-            "earlier_step",
-            "both_word",
-        ):
+        if not parts.has(*_ASKING):
             return None
         before = self._read_state(s, end - begin)
         if parts.has("value") and not self._takes_number(parts, before):

@@ -200,6 +200,10 @@ class Sentence:
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
 
+    def list_values(self, table: Mapping[str, Any]) -> list[Any]:
+        """The values of the phrases of `table` that stand in the sentence, the longest at each word."""
+        return [hit[0] for i in range(len(self.words)) if (hit := self.longest(table, i))]
+
 
 def _convert_value(name: str, number: str, measure: str) -> SlotValues:
     """A value in the unit of its quantity: "20" of "distance 0.01" is 0.2; `_scale` is for a later one without a unit."""
