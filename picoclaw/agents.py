@@ -11,10 +11,9 @@ from picoclaw.files import explain_os_error, remove_file
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
-from picoclaw.store.context_files import ContextFiles
+from picoclaw.store.people import ContextFiles
 from picoclaw.workspace import prepare_folder
-from picoclaw.workspace.reading import read_text
-from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE, TEMPLATE_PAGES
+from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE, TEMPLATE_PAGES, read_text
 
 _NAMESPACE = "fac6df52-3717-5540-a556-6389e55ce59a"
 AGENT_PAGES = tuple(name for name in TEMPLATE_PAGES if "/" not in name)

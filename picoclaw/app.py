@@ -31,14 +31,12 @@ from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
 from picoclaw.text import list_terms
-from picoclaw.tools.registry import ON_REQUEST, ToolGroup, Toolset, select_tools
-from picoclaw.tools.results import MessageTool, ResultTool
+from picoclaw.tools.registry import ON_REQUEST, MessageTool, ResultTool, ToolGroup, Toolset, select_tools
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
 from picoclaw.workspace.pages import PAGES, Pages, Prompts, get_owner_time, read_fields
-from picoclaw.workspace.reading import read_text
-from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE
+from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE, read_text
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
@@ -50,8 +48,7 @@ if TYPE_CHECKING:
     from picoclaw.memory.memory import MemoryIndex
     from picoclaw.people import People
     from picoclaw.providers.chain import Chain, ModelLink
-    from picoclaw.skills.library import SkillLibrary
-    from picoclaw.skills.skill import SkillContext
+    from picoclaw.skills.library import SkillContext, SkillLibrary
     from picoclaw.store.approvals import Approval
     from picoclaw.store.database import Database
     from picoclaw.store.tasks import Task, Tasks
@@ -523,7 +520,7 @@ class App:
 
     def _list_granted_skills(self) -> dict[str, str]:
         """What a member may use; nothing while that cannot be read."""
-        from picoclaw.store.skills import SkillGrants
+        from picoclaw.store.people import SkillGrants
 
         config = self.config
         try:
@@ -537,7 +534,7 @@ class App:
         """Name who may use a skill besides the owner, as it is whenever they do."""
         if not self.config.people:
             return []
-        from picoclaw.store.skills import SkillGrants
+        from picoclaw.store.people import SkillGrants
 
         try:
             grants = SkillGrants(self.stores.database).all()
@@ -575,7 +572,7 @@ class App:
     def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         from picoclaw.security.sandbox import build_environment
-        from picoclaw.skills.skill import SkillContext
+        from picoclaw.skills.library import SkillContext
 
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
@@ -725,7 +722,7 @@ class App:
     def _index_skills(self, seconds: float) -> None:
         """Give vectors to the skills that have none, where there are so many that a model searches. Raises StoreError."""
         from picoclaw.prompts import BYTES_A_TOKEN
-        from picoclaw.skills.skill import fits_prompt
+        from picoclaw.skills.library import fits_prompt
 
         self.library.refresh()
         if not fits_prompt(list(self.library.skills.values()), BYTES_A_TOKEN):

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from picoclaw.memory.embedding import Embedder
     from picoclaw.memory.memory import MemoryIndex
     from picoclaw.providers.ledger import UsageLedger
-    from picoclaw.skills.skill import Skill
+    from picoclaw.skills.library import Skill
     from picoclaw.store.approvals import Approvals
-    from picoclaw.store.context_files import ContextFiles
-    from picoclaw.store.inbox import ForeignFiles
     from picoclaw.store.jobs import Jobs
+    from picoclaw.store.people import ContextFiles
     from picoclaw.store.pulse import Pulse
+    from picoclaw.store.queues import ForeignFiles
     from picoclaw.store.samples import Samples
     from picoclaw.store.sessions import Sessions
 
@@ -137,14 +137,14 @@ class Stores:
     @cached_property
     def foreign_files(self) -> ForeignFiles:
         """The files that were written after others' words were read."""
-        from picoclaw.store.inbox import ForeignFiles
+        from picoclaw.store.queues import ForeignFiles
 
         return ForeignFiles(self.database)
 
     @cached_property
     def context_files(self) -> ContextFiles:
         """The pages that are people's own."""
-        from picoclaw.store.context_files import ContextFiles
+        from picoclaw.store.people import ContextFiles
 
         return ContextFiles(self.database)
 

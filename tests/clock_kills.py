@@ -17,7 +17,7 @@ from picoclaw.daemon.delivery import deliver_messages
 from picoclaw.occurrences import Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 
 BEGIN = 1_780_000_020.0
 MINUTE = 60.0

@@ -9,7 +9,7 @@ from picoclaw.automation.scheduler import Scheduler
 from picoclaw.daemon.delivery import deliver_messages
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 
 FIRST_BOOT = "first boot"
 

@@ -14,7 +14,7 @@ from policy_kit import override_effects
 
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.pairing import Pairing
-from picoclaw.cli import audit as verb
+from picoclaw.cli import policy as verb
 from picoclaw.cli.arguments import Parser
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -459,8 +459,8 @@ def home(tmp_path, monkeypatch):
 def audited(capsys, *words):
     """What the command says, and its exit code."""
     parser = Parser()
-    verb.options(parser)
-    code = verb.run(parser.parse(words))
+    verb.add_audit_options(parser)
+    code = verb.run_audit(parser.parse(words))
     return capsys.readouterr().out, code
 
 

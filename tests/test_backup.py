@@ -22,7 +22,7 @@ import pytest
 import sweep
 from person import Person, picoclaw, picoclaw_process
 
-from picoclaw.cli import update as update_verb
+from picoclaw.cli import maintenance as update_verb
 from picoclaw.maintenance import backup, database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial
 from picoclaw.security.audit import AuditLog

@@ -19,7 +19,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts import bosch
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 from picoclaw.resources import find_shipped
 
 TOOLS = find_shipped("tools/hw")

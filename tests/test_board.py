@@ -15,7 +15,7 @@ from picoclaw.hw.loader import Drivers, load_driver, load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.times import format_duration

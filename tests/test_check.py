@@ -9,9 +9,9 @@ import pytest
 from person import picoclaw_process
 from test_repair import backed_up, filled, pages_of, spoil
 
-from picoclaw.cli import doctor as verb
+from picoclaw.cli import maintenance as verb
 from picoclaw.errors import StoreError, StoreNewer
-from picoclaw.maintenance import check
+from picoclaw.maintenance import repair
 from picoclaw.outputs import audit as outputs
 from picoclaw.security.audit import AuditLog
 from picoclaw.store import migrations
@@ -33,7 +33,7 @@ def home(tmp_path, monkeypatch):
 
 
 def bad(home):
-    return {finding.name: finding.detail for finding in check.check_home(home) if finding.status == "bad"}
+    return {finding.name: finding.detail for finding in repair.check_home(home) if finding.status == "bad"}
 
 
 def picture(home):
@@ -46,15 +46,15 @@ def picture(home):
 
 def test_a_whole_home_has_nothing_to_mend_and_is_not_changed(home):
     before = picture(home)
-    found = list(check.check_home(home))
+    found = list(repair.check_home(home))
     assert {finding.status for finding in found} == {"good"}
     assert {"state.db", "history.db", "audit.log", "outputs.audit", "reminders", "notes"} <= {f.name for f in found}
-    assert check.repair_findings(home) == []
+    assert repair.repair_findings(home) == []
     assert picture(home) == before
 
 
 def test_a_home_that_is_not_there_is_no_fault(tmp_path):
-    assert [finding.status for finding in check.check_home(tmp_path / "nowhere")] == ["note"]
+    assert [finding.status for finding in repair.check_home(tmp_path / "nowhere")] == ["note"]
 
 
 def leaf(home):
@@ -135,7 +135,7 @@ REPAIRED = {
 def test_what_is_spoilt_is_found_and_mended(home, harm):
     harm(home)
     assert REPAIRED[harm] in bad(home)
-    done = check.repair_findings(home)
+    done = repair.repair_findings(home)
     assert {finding.status for finding in done} == {"repaired"}
     assert REPAIRED[harm] in {finding.name for finding in done}
     assert bad(home) == {}
@@ -161,7 +161,7 @@ def nobodys_settings(home):
 def test_a_home_that_others_may_list_is_no_fault_and_is_closed_all_the_same(home):
     home.chmod(0o755)
     assert bad(home) == {}
-    assert [(finding.status, finding.name) for finding in check.repair_findings(home)] == [("repaired", "home")]
+    assert [(finding.status, finding.name) for finding in repair.repair_findings(home)] == [("repaired", "home")]
     assert home.stat().st_mode & 0o777 == 0o700
 
 
@@ -172,10 +172,10 @@ def test_a_copy_that_cannot_be_looked_at_is_not_taken_away(home, monkeypatch, er
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(check, "run_quick_check", fails)
-    (found,) = (finding for finding in check.check_databases(home) if finding.name == "last copy")
+    monkeypatch.setattr(repair, "run_quick_check", fails)
+    (found,) = (finding for finding in repair.check_databases(home) if finding.name == "last copy")
     assert (found.status, found.repair) == ("bad", None)
-    check.repair_findings(home)
+    repair.repair_findings(home)
     assert (home / COPIES_FOLDER / "state.db").exists()
 
 
@@ -193,7 +193,7 @@ def test_what_only_a_person_can_mend_is_named_and_left(home, harm):
     harm(home)
     before = picture(home)
     assert LEFT[harm] in bad(home)
-    check.repair_findings(home)
+    repair.repair_findings(home)
     assert LEFT[harm] in bad(home)
     assert picture(home) == before
 
@@ -206,7 +206,7 @@ def test_what_a_cut_left_half_made_is_swept_when_it_is_old(home):
     old.write_text("x")
     os.utime(old, (1, 1))
     (home / ".keep.me").write_text("x")
-    assert [finding.name for finding in check.repair_findings(home)] == ["leftovers"]
+    assert [finding.name for finding in repair.repair_findings(home)] == ["leftovers"]
     assert young.exists()
     assert not old.exists()
     assert not dead.exists()  # whoever wrote it lives no more
@@ -225,7 +225,7 @@ def test_a_database_in_use_is_not_mended_and_that_is_said(home):
         os._exit(0)
     os.read(ready[0], 1)
     try:
-        (done,) = check.repair_findings(home)
+        (done,) = repair.repair_findings(home)
         assert done.status == "bad"
         assert f"process {child} has it open" in done.detail
     finally:

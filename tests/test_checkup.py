@@ -19,15 +19,14 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
 from picoclaw.hw import checkup
-from picoclaw.hw.board import GpioChip
-from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.board import GpioChip, translate_os_error
 from picoclaw.hw.health import CheckResult
 from picoclaw.hw.linux import gpio
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import Nack, SimI2C
-from picoclaw.hw.sim.scene import Script, SimFault
+from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.outputs import config
 
@@ -67,8 +66,7 @@ def without_rights():
 def inside(root, look):
     """Return what a process finds whose root folder this is, as rows."""
     grp.getgrgid(0)  # loads what reads /etc/group while it can still be found
-    for name in ("buses", "serial"):
-        importlib.import_module(f"picoclaw.hw.linux.{name}")
+    importlib.import_module("picoclaw.hw.linux.buses")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

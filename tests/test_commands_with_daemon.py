@@ -13,7 +13,7 @@ from person import Person, environment, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 
 
 @pytest.fixture(scope="module")

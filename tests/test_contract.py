@@ -5,7 +5,7 @@ from contract import CONTRACT, Bench
 
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Script, SimLine
+from picoclaw.hw.sim.script import Script, SimLine
 
 SCRIPT = Script(
     {"air": WiredPart("bme280", 1, 0x76), "adc": WiredPart("mcp3008", 0, chip=0)},

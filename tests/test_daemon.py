@@ -17,7 +17,7 @@ from picoclaw.channels import ipc
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
-from picoclaw.daemon import lock, queue, watchdog
+from picoclaw.daemon import process, queue, watchdog
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.daemon.queue import MessageQueue, format_turn
@@ -43,8 +43,7 @@ from picoclaw.records import replace
 from picoclaw.store import conversations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox, InboxMessage
-from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.queues import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -422,7 +421,7 @@ def kept(desk):
 def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, letters):
     desk = Desk(tmp_path)
     desk.respond = how(desk)
-    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives(text, external="1")
     with pytest.raises(Killed):
@@ -448,7 +447,7 @@ def test_what_kills_whoever_answers_it_is_tried_once_more_and_then_given_up(tmp_
         desk = Desk(tmp_path, killed)
         desk.arrives("poison", external="1")
         with monkeypatch.context() as dead:
-            dead.setattr("picoclaw.store.inbox.get_process_identity", lambda: DEAD)
+            dead.setattr("picoclaw.store.queues.get_process_identity", lambda: DEAD)
             with pytest.raises(Killed):
                 desk.works()
         desk.database.close()
@@ -470,7 +469,7 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
         raise Killed
 
     desk.respond = hears
-    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives("first", external="1")
     with pytest.raises(Killed):
@@ -484,7 +483,7 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
 
 
 def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_that(tmp_path, monkeypatch):
-    for module in ("picoclaw.store.inbox", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk = Desk(tmp_path)
     for key in ("home", "wire:1"):
@@ -737,11 +736,11 @@ def test_a_channel_that_cannot_be_begun_is_begun_as_soon_as_it_can():
 
 
 def test_one_daemon_a_home(tmp_path):
-    held = lock.acquire_lock(tmp_path)
+    held = process.acquire_lock(tmp_path)
     with pytest.raises(PicoclawError, match=f"process {os.getpid()}"):
-        lock.acquire_lock(tmp_path)
+        process.acquire_lock(tmp_path)
     os.close(held)
-    os.close(lock.acquire_lock(tmp_path))
+    os.close(process.acquire_lock(tmp_path))
 
 
 def test_who_keeps_no_promise_is_late():

@@ -19,7 +19,7 @@ from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Scene, SimFault
+from picoclaw.hw.sim.script import Scene, SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.sensors import SensorAddTool, SensorTools

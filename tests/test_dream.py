@@ -15,7 +15,7 @@ from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory import dream, fact_check, notes, versions
 from picoclaw.memory.dream import Dream, DreamModel, DreamStep, find_overlaps, restore_version
 from picoclaw.messages import Stop, Text, Usage
-from picoclaw.skills.skill import Skill
+from picoclaw.skills.library import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts

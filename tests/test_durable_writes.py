@@ -29,19 +29,17 @@ WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
     "picoclaw/channels/socket.py": "the daemon's socket",
-    "picoclaw/daemon/lock.py": "the daemon's lock and its number in it, and the lock of whoever samples",
+    "picoclaw/daemon/process.py": "the daemon's lock and its number in it, and the lock of whoever samples",
     "picoclaw/automation/wakeup.py": "a pipe that wakes a thread",
     "picoclaw/outputs/stop.py": "the supervisor's emergency: the mark for it must not wait for a card",
     "picoclaw/outputs/supervisor/__main__.py": "the supervisor's socket and its words to its parent",
-    "picoclaw/outputs/supervisor/requests.py": "the supervisor's emergency mark, whose loss is seen in the audit",
-    "picoclaw/outputs/supervisor/worker.py": "a pipe between the supervisor's processes",
-    "picoclaw/outputs/supervisor/leases.py": "takes its mark away again; one that comes back switches off what is off",
+    "picoclaw/outputs/supervisor/worker.py": "its emergency mark, whose loss is seen in the audit, and pipes to its processes",
+    "picoclaw/outputs/supervisor/leases.py": "takes its mark away; one that comes back switches off what is off. In an emergency no output waits for a card",
     "picoclaw/outputs/supervisor/endpoint.py": "the supervisor's lock and socket",
-    "picoclaw/outputs/supervisor/plan.py": "the supervisor's emergency: outputs go off before anything waits for a card",
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what comes from another program, or is of no use any more
-    "picoclaw/maintenance/migrate/journal.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
+    "picoclaw/maintenance/migrate/plan.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
     "picoclaw/maintenance/household.py": "moves what a removed person has left; what a cut leaves is moved when the name is given again",
     "picoclaw/maintenance/migrate/origins.py": "a copy in a temporary folder, to be read",
     "picoclaw/mcp/stdio.py": "a server's own folder, which is made again where it is missing",
@@ -50,8 +48,7 @@ MAY = {
     "picoclaw/hw/handles.py": "opens a bus's device file for its locks, and writes nothing",
     "picoclaw/hw/linux/board.py": "files of sysfs",
     "picoclaw/hw/linux/gpio.py": "a GPIO chip",
-    "picoclaw/hw/linux/buses.py": "an I2C or SPI bus",
-    "picoclaw/hw/linux/serial.py": "a serial port",
+    "picoclaw/hw/linux/buses.py": "an I2C or SPI bus, a serial port",
     "picoclaw/hw/sim/board.py": "an empty file for the locks of a simulated bus",
     "picoclaw/hw/sim/lines.py": "the simulated GPIO lines, shared by processes of one test or trial",
     # commands within walls, and pipes to them
@@ -63,7 +60,7 @@ MAY = {
     "picoclaw/maintenance/install.py": "versions and links of an installation: one rename turns them",
     "picoclaw/maintenance/update.py": "versions on trial; what is cut off is tidied up by the next update",
     "picoclaw/cli/service.py": "systemd's unit, written when it is asked for and told so",
-    "picoclaw/cli/update.py": "takes all of it away",
+    "picoclaw/cli/maintenance.py": "takes all of it away",
     "picoclaw/cli/model.py": "homes of a test, thrown away after each request",
     # what is appended to, or marked, by rules of its own that tests/test_audit.py and others hold
     "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
@@ -74,7 +71,6 @@ MAY = {
     # made under another name first
     "picoclaw/store/database.py": "a database is built under another name, and linked when it is whole",
     "picoclaw/maintenance/database_copy.py": "a copy of a database: built by SQLite, synced, then renamed",
-    "picoclaw/maintenance/check.py": "a copy of a database that is damaged itself",
     "picoclaw/maintenance/repair.py": "a damaged database gets a second name before the mended one takes its place",
     # what is deleted, where it does no harm if a power cut brings it back
     "picoclaw/shared/skills.py": "a skill of another board that was agreed to, in the place of one that is kept",
@@ -169,8 +165,7 @@ def test_nothing_writes_by_other_means():
 
 SQLITE = {
     "maintenance/database_copy.py": "copies, whose content it does not change",
-    "maintenance/repair.py": "masks secrets in the copy that it makes",
-    "maintenance/check.py": "looks",
+    "maintenance/repair.py": "masks secrets in the copy that it makes, and looks",
     "maintenance/doctor.py": "looks",
     "memory/index.py": "the index, which is made again",
 }

@@ -14,7 +14,7 @@ from picoclaw.automation.checklist import list_item_files, parse_checklist
 from picoclaw.automation.heartbeat import is_ok
 from picoclaw.errors import SkillError, ToolError
 from picoclaw.markdown import remove_hidden
-from picoclaw.memory.entries import parse_entries
+from picoclaw.memory.files import parse_entries
 from picoclaw.providers.http import limit_stream
 from picoclaw.providers.text_calls import TextCallParser
 from picoclaw.security.redaction import Redactor

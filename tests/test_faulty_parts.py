@@ -23,7 +23,7 @@ from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
-from picoclaw.hw.sim.scene import Scene, SimFault
+from picoclaw.hw.sim.script import Scene, SimFault
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.messages import Inbound, ToolCall
 from picoclaw.outputs.config import load_outputs as declarations

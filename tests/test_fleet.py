@@ -15,7 +15,7 @@ pytest.importorskip("nacl")
 
 from picoclaw.config.tables import MqttConfig
 from picoclaw.errors import ConfigError
-from picoclaw.fleet import pairing, service
+from picoclaw.fleet import keys, service
 from picoclaw.fleet.keys import FleetKeys, make_peer
 from picoclaw.fleet.service import Fleet
 from picoclaw.mqtt.connection import Heard
@@ -136,21 +136,19 @@ def test_a_full_disk_keeps_nobody_from_stopping_a_board(tmp_path, pair, monkeypa
 
 
 def test_codes():
-    code = pairing.make_code()
-    assert (
-        pairing.parse_code(code.lower()) == pairing.parse_code(code.replace("-", " ")) == code.replace("-", "").encode()
-    )
+    code = keys.make_code()
+    assert keys.parse_code(code.lower()) == keys.parse_code(code.replace("-", " ")) == code.replace("-", "").encode()
     for wrong in ("", "ABCD", code + "A", "!" * 16):
         with pytest.raises(ConfigError, match="no pairing code"):
-            pairing.parse_code(wrong)
+            keys.parse_code(wrong)
 
 
 def test_a_meeting_takes_nothing_that_was_written_without_the_code(tmp_path):
-    keys = [FleetKeys(folder) for folder in (tmp_path / "a", tmp_path / "b", tmp_path / "c") if folder.mkdir() is None]
+    known = [FleetKeys(folder) for folder in (tmp_path / "a", tmp_path / "b", tmp_path / "c") if folder.mkdir() is None]
     host, guest, thief = (
-        pairing._Meeting(one, name, code, is_host=is_host)
+        keys._Meeting(one, name, code, is_host=is_host)
         for one, name, code, is_host in zip(
-            keys, "abc", (b"A" * 16, b"A" * 16, b"B" * 16), (True, False, False), strict=True
+            known, "abc", (b"A" * 16, b"A" * 16, b"B" * 16), (True, False, False), strict=True
         )
     )
     assert (host.say(), host.topic == thief.topic) == ("", False)
@@ -163,7 +161,7 @@ def test_a_meeting_takes_nothing_that_was_written_without_the_code(tmp_path):
     host.hear(own.encode())
     guest.hear(host.say().encode())
     host.hear(guest.say().encode())
-    assert (host.other.number, guest.other.number) == (keys[1].number, keys[0].number)
+    assert (host.other.number, guest.other.number) == (known[1].number, known[0].number)
     assert (host.is_done, guest.is_done) == (True, True)
 
 
@@ -476,11 +474,11 @@ def test_two_boards_are_paired_by_a_code(tmp_path, broker):
     for name in ("shed", "barn"):
         (tmp_path / name).mkdir()
         made[name] = FleetKeys(tmp_path / name)
-    code = pairing.make_code()
+    code = keys.make_code()
 
     def meet(name, *, is_host):
         config = MqttConfig(host="127.0.0.1", port=broker.port, name=name)
-        found[name] = pairing.pair(config, "", made[name], code, 10, is_host=is_host)
+        found[name] = keys.pair(config, "", made[name], code, 10, is_host=is_host)
 
     host = threading.Thread(target=meet, args=("shed",), kwargs={"is_host": True})
     host.start()
@@ -489,7 +487,7 @@ def test_two_boards_are_paired_by_a_code(tmp_path, broker):
     assert (found["shed"].name, found["barn"].name) == ("barn", "shed")
     assert FleetKeys(tmp_path / "shed").find("barn").number == made["barn"].number
     with pytest.raises(ConfigError, match="no other board came"):
-        pairing.pair(MqttConfig(host="127.0.0.1", port=broker.port), "", made["shed"], code, 0.5, is_host=False)
+        keys.pair(MqttConfig(host="127.0.0.1", port=broker.port), "", made["shed"], code, 0.5, is_host=False)
 
 
 @needs_mosquitto

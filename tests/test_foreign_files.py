@@ -17,8 +17,8 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.records import replace
 from picoclaw.security.approvals import ApprovalAnswer
-from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job
+from picoclaw.store.queues import Inbox, InboxMessage
 from picoclaw.workspace import prepare_home
 
 pytestmark = needs_walls

@@ -12,8 +12,7 @@ from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import frontmatter
-from picoclaw.skills.library import SkillLibrary
-from picoclaw.skills.skill import SkillNeeds
+from picoclaw.skills.library import SkillLibrary, SkillNeeds
 
 
 def looked_at(tmp_path, data, folder="thing"):

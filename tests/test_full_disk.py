@@ -21,13 +21,12 @@ from picoclaw import files
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteBehindQueue, merge_messages
 from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
-from picoclaw.maintenance import check
+from picoclaw.maintenance import repair
 from picoclaw.store import migrations
 from picoclaw.store.conversations import UNREAD_TAINT, History, TurnWriteBehind
 from picoclaw.store.conversations import UnsavedTurn as Turned
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.queues import Inbox, Outbox, OutboxMessage
 from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, Series
 
 
@@ -378,7 +377,7 @@ def test_a_daemon_whose_database_is_damaged_while_it_lives_begins_afresh_and_men
         daemon.ready()
         assert daemon.asked("status")["problems"] == []
         asking.close()
-    assert [(one.name, one.detail) for one in check.check_home(folder) if one.status == "bad"] == []
+    assert [(one.name, one.detail) for one in repair.check_home(folder) if one.status == "bad"] == []
     assert len([text for _, text, _ in letters(folder) if "was damaged" in text]) == 1
 
 

@@ -24,7 +24,7 @@ from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.lines import SimLines
-from picoclaw.hw.sim.scene import Script, SimLine
+from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset

@@ -11,12 +11,11 @@ from rows import each_row
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
 from picoclaw.hw import handles, loader, smbus
-from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
-from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer, translate_os_error
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.buses import SimSerial, SimSpi
-from picoclaw.hw.sim.scene import SimFault, SimFaults
+from picoclaw.hw.sim.script import SimFault, SimFaults
 
 # --- checksums ---
 

@@ -22,8 +22,8 @@ from picoclaw.messages import Inbound, Stop
 from picoclaw.records import replace
 from picoclaw.store import migrations
 from picoclaw.store.database import Database
-from picoclaw.store.heartbeats import Heartbeats
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.jobs import Heartbeats
+from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 from picoclaw.workspace import prepare_home
 

@@ -13,16 +13,14 @@ from mqtt_broker import free_port
 from page_house import PaperHouse, later, served
 from rows import each_row
 
-from picoclaw.channels.dashboard.hooks import MAX_VALUE_CHARS, make_message
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE
-from picoclaw.channels.dashboard.programs import Programs
+from picoclaw.channels.dashboard.programs import MAX_VALUE_CHARS, Programs, make_message
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import HookConfig
 from picoclaw.errors import ConfigError
 from picoclaw.messages import Notice, Turn, Usage
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox, InboxMessage
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Inbox, InboxMessage, Outbox
 
 SECRET = "0123456789abcdef"
 TEMPLATE = '<untrusted from="{name}">\n{content}\n</untrusted>'

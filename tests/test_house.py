@@ -61,7 +61,7 @@ FLOORS = [
     {"maintenance", "security.approvals", "wiring"},
     {"agent"},
     {"app"},
-    {"mcp.board", "mcp.endpoint", "mcp.server"},
+    {"mcp.endpoint", "mcp.server"},
     {"daemon"},
     {"cli"},
     {"__main__"},

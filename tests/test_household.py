@@ -15,7 +15,7 @@ from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.security.audit import LOG_NAME
-from picoclaw.store.skills import SkillGrants
+from picoclaw.store.people import SkillGrants
 from picoclaw.workspace import prepare_home
 
 TABLES = """[people.ada]

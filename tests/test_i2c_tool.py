@@ -9,7 +9,7 @@ from picoclaw.errors import Denied
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import crc8
 from picoclaw.hw.loader import load_module
-from picoclaw.hw.sim.scene import SimFault
+from picoclaw.hw.sim.script import SimFault
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
 

@@ -16,7 +16,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import BoardZone, Plan
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job, JobDecision, Jobs
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 from picoclaw.tools.cron import CronTool, move_jobs_to_zone
 from picoclaw.tools.registry import Toolset, collect_tools
 
@@ -133,7 +133,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 Outbox(Database(Path(sys.argv[1]))).attend(sys.argv[2])
 print("open", flush=True)
 sys.stdin.read()

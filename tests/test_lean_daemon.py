@@ -21,7 +21,7 @@ from test_run import Daemon
 
 from picoclaw.daemon import background
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 
 HEAVY = {
     "numpy",
@@ -163,7 +163,7 @@ def test_status_imports_next_to_nothing(tmp_path):
         "picoclaw.cli.common",
         "picoclaw.daemon",
         "picoclaw.daemon.status_text",
-        "picoclaw.daemon.lock",
+        "picoclaw.daemon.process",
         "picoclaw.files",
         "picoclaw.errors",
         "picoclaw.text",

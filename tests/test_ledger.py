@@ -57,7 +57,7 @@ from picoclaw.store.ledger import (
     add_usage,
     get_day_spending,
 )
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
 from picoclaw.window import count_request_bytes

@@ -28,7 +28,7 @@ from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Inbound, Stop
 from picoclaw.providers.model import ModelProvider
-from picoclaw.skills.skill import Skill
+from picoclaw.skills.library import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts

@@ -14,8 +14,8 @@ from matrix_server import ANN, BOB, EVE, ME, TOKEN, MatrixServer
 
 from picoclaw.channels.http_api import Busy
 from picoclaw.channels.matrix import channel as matrix_channel
+from picoclaw.channels.matrix.api import RoomInfo, RoomPlace, parse_event, parse_place
 from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
-from picoclaw.channels.matrix.events import RoomInfo, RoomPlace, parse_event, parse_place
 from picoclaw.channels.matrix.sender import render_html
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.rich_text import render_rich
@@ -23,7 +23,7 @@ from picoclaw.daemon import delivery
 from picoclaw.errors import ChannelDown, ChannelError
 from picoclaw.messages import Text, ToolCall
 from picoclaw.store.approvals import Approval
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import OutboxMessage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
 

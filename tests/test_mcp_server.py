@@ -18,9 +18,8 @@ from page_house import PaperHouse, served
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.mcp.board import TOOLS, BoardBackend, share_board
 from picoclaw.mcp.endpoint import HttpServer, StdioServer
-from picoclaw.mcp.server import ClientState, McpServer
+from picoclaw.mcp.server import TOOLS, BoardBackend, ClientState, McpServer, share_board
 from picoclaw.mcp.wire import META
 from picoclaw.workspace import prepare_home
 

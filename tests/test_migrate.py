@@ -21,10 +21,10 @@ from rows import each_row
 from picoclaw.config import Config, load_config
 from picoclaw.maintenance.migrate.json5 import parse_json5
 from picoclaw.maintenance.migrate.origins import ABSENT_TOOLS, find_daemon, read_home
-from picoclaw.memory.entries import is_tainted
+from picoclaw.memory.files import is_tainted
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import ForeignFiles
 from picoclaw.store.jobs import Jobs
+from picoclaw.store.queues import ForeignFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGINS = {

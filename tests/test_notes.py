@@ -16,7 +16,7 @@ from rows import each_row
 
 from picoclaw.errors import StoreError
 from picoclaw.memory import notes, versions
-from picoclaw.memory.entries import MAX_ENTRY_CHARS, parse_entries
+from picoclaw.memory.files import MAX_ENTRY_CHARS, parse_entries
 from picoclaw.memory.notes import format_note_lines, split_told
 from picoclaw.messages import Message
 from picoclaw.prompts import Page

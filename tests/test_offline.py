@@ -30,8 +30,7 @@ from picoclaw.providers.http import Connection, make_client, probe_server
 from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.retry import OutageProbe
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.queues import Inbox, Outbox, OutboxMessage
 
 DOWN = Unavailable("pi stayed silent for 120 s")
 

@@ -18,8 +18,7 @@ from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.resources import find_shipped
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 FILES = sorted((find_shipped("templates") / "page").iterdir())
 ARRIVED = InboxMessage("page:home", "how warm is it?", "page:1", "web", external="x")

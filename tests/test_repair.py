@@ -23,9 +23,8 @@ from picoclaw.security.redaction import Redactor
 from picoclaw.store import migrations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import COPIES_FOLDER, LAST_CHAT_MARK, SUSPECT_SUFFIX, Database, Marks
-from picoclaw.store.inbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Inbox, InboxMessage, Outbox
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 PAGE = 4096

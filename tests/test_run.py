@@ -19,8 +19,7 @@ from sandbox_kit import needs_walls
 
 from picoclaw.channels import ipc
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox, InboxMessage
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Inbox, InboxMessage, Outbox
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,16 @@ from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.automation.rule_engine import RuleActions
-from picoclaw.automation.sampler import Sampler, WorkerThread
-from picoclaw.automation.scheduler import SchedulerThread
+from picoclaw.automation.scheduler import Sampler, SchedulerThread, WorkerThread
 from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
-from picoclaw.daemon.lock import LeaderLock
 from picoclaw.daemon.monitor import Watch, make_switch, make_watch, read_followed_sensors
+from picoclaw.daemon.process import LeaderLock
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import Reading, WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, SimFault
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT, SimFault
 from picoclaw.outputs import config
 from picoclaw.store import migrations
 from picoclaw.store.database import Database
@@ -312,7 +311,7 @@ def test_only_one_process_watches_a_home_and_the_next_takes_over(house):
 
 LEADS = """
 import pathlib, sys, time
-from picoclaw.daemon.lock import LeaderLock
+from picoclaw.daemon.process import LeaderLock
 print(LeaderLock(pathlib.Path(sys.argv[1]), print).acquire(), flush=True)
 time.sleep(60)
 """

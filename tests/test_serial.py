@@ -17,13 +17,13 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SerialPortInfo, SerialSettings
-from picoclaw.hw.linux import serial
+from picoclaw.hw.linux import buses
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Script, SimFault
+from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset, collect_tools
@@ -59,7 +59,7 @@ class Tree:
         self.link(f"/dev/{tty}", target) if target else self.write(f"/dev/{tty}")
 
     def ports(self):
-        return serial.list_ports(str(self.root))
+        return buses.list_ports(str(self.root))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ class Line:
         self.opened = []
 
     def open(self, name=USB, **settings):
-        self.opened.append(serial.LinuxSerial(name, SerialSettings(**settings), str(self.tree.root)))
+        self.opened.append(buses.LinuxSerial(name, SerialSettings(**settings), str(self.tree.root)))
         return self.opened[-1]
 
     def unplug(self):
@@ -164,7 +164,7 @@ def test_what_the_system_uses_is_said_and_not_opened(tree, line, path, text, use
     tree.link("/dev/serial0", "ttyS0")
     tree.write(path, text)
     assert [p.used_by for p in tree.ports() if p.path == "/dev/ttyS0"] == [used_by]
-    assert serial.find_port_user("ttyS0", str(tree.root)) == used_by
+    assert buses.find_port_user("ttyS0", str(tree.root)) == used_by
 
 
 @pytest.mark.parametrize("name", ["/dev/ttyS0", "/dev/serial0"])
@@ -173,13 +173,13 @@ def test_the_console_is_refused_with_the_way_to_free_it(tree, name):
     tree.link("/dev/serial0", "ttyS0")
     tree.write("/proc/cmdline", "console=ttyS0,115200")
     with pytest.raises(BusFault) as caught:
-        serial.LinuxSerial(name, SerialSettings(), str(tree.root))
+        buses.LinuxSerial(name, SerialSettings(), str(tree.root))
     assert str(caught.value).startswith(f"{name} is in use by the Linux console: end that with `sudo raspi-config")
     assert "console=ttyS0" in str(caught.value)
 
 
 def test_listing_ports_imports_no_pyserial():
-    code = "import sys; from picoclaw.hw.linux.serial import list_ports; list_ports(); print('serial' in sys.modules)"
+    code = "import sys; from picoclaw.hw.linux.buses import list_ports; list_ports(); print('serial' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -281,7 +281,7 @@ def test_a_baud_rate_that_the_driver_changed_is_refused(line, monkeypatch, real,
             return bytes(36) + struct.pack("2I", real, real)
         return fcntl.ioctl(handle, number, *arguments)
 
-    monkeypatch.setattr(serial, "fcntl", SimpleNamespace(ioctl=ioctl))
+    monkeypatch.setattr(buses, "fcntl", SimpleNamespace(ioctl=ioctl))
     if good:
         line.open(baud=115_200)
         return
@@ -319,7 +319,7 @@ def test_what_came_before_the_unplugging_is_returned(line, monkeypatch, gone):
     answers = [lambda: b"half", gone, gone]
     port = line.open()
     os.write(line.far, b"x")
-    monkeypatch.setattr(serial.os, "read", lambda handle, most: answers.pop(0)())
+    monkeypatch.setattr(buses.os, "read", lambda handle, most: answers.pop(0)())
     assert port.read(100, 5) == b"half"
     with pytest.raises(HardwareError, match=f"^{USB} "):
         port.read(100, 5)
@@ -335,7 +335,7 @@ def test_a_closed_port_is_a_fault_and_touches_no_other_file(line):
 
 
 def test_a_write_that_nobody_takes_ends(line, monkeypatch):
-    monkeypatch.setattr(serial, "_WRITE_GRACE_S", 0.02)
+    monkeypatch.setattr(buses, "_WRITE_GRACE_S", 0.02)
     port = line.open(baud=4_000_000)
     with pytest.raises(BusFault, match=rf"^{USB} took only \d+ of 50000 bytes in time"):
         port.write(bytes(50_000))
@@ -345,9 +345,9 @@ def test_a_write_that_the_port_refuses_again_and_again_ends(line, monkeypatch):
     def refuse(*_):
         raise BlockingIOError
 
-    monkeypatch.setattr(serial, "_WRITE_GRACE_S", 0.02)
+    monkeypatch.setattr(buses, "_WRITE_GRACE_S", 0.02)
     port = line.open()
-    monkeypatch.setattr(serial.os, "write", refuse)
+    monkeypatch.setattr(buses.os, "write", refuse)
     with pytest.raises(BusFault, match="took only 0 of 1 bytes"):
         port.write(b"x")
 

@@ -21,9 +21,9 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.maintenance.jobs import MaintenanceJobs
 from picoclaw.memory.memory import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage, split_context
-from picoclaw.store import retention
+from picoclaw.store import sessions as sessions_store
 from picoclaw.store.database import Database
-from picoclaw.store.retention import PruneResult, prune_conversations
+from picoclaw.store.sessions import PruneResult, prune_conversations
 from picoclaw.stores import PastTurns, Stores
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -541,7 +541,7 @@ def test_a_long_result_goes_with_the_turn_that_it_is_of(home):
     for number in range(53):
         home.results.keep("heartbeat", "exec", f"result {number}", home.now)
         home.say(f"beat {number}", key="heartbeat")
-    turns, results = retention.select_prunable(home.database, home.now, 365, 100)
+    turns, results = sessions_store.select_prunable(home.database, home.now, 365, 100)
     gone = home.sessions.prune(home.now, 365, 100)
     assert (gone.turns, gone.results) == (3, 3) == (len(turns), len(results))
     assert home.column("SELECT text FROM results") == [f"result {number}" for number in range(3, 53)]
@@ -565,7 +565,7 @@ def test_nothing_is_written_when_nothing_goes(home):
     home.sessions.prune(home.now, 365, 100)
     before = contents(home), [path.stat().st_mtime_ns for path in home.path.parent.glob("state.db*")]
     assert home.sessions.prune(home.now, 365, 100) == PruneResult()
-    assert not retention.shrink(home.database)
+    assert not sessions_store.shrink(home.database)
     assert (contents(home), [path.stat().st_mtime_ns for path in home.path.parent.glob("state.db*")]) == before
 
 
@@ -576,11 +576,11 @@ def test_the_file_shrinks_when_that_pays(home):
     home.stores.close()
     home.stores = Stores(Config(home.path.parent))
     large = home.path.stat().st_size
-    assert not retention.shrink(home.database)
+    assert not sessions_store.shrink(home.database)
     prune_conversations(home.database, home.now, 365, 2)
     assert home.path.stat().st_size == large
-    assert not retention.shrink(home.database, 1000)
-    assert retention.shrink(home.database)
+    assert not sessions_store.shrink(home.database, 1000)
+    assert sessions_store.shrink(home.database)
     assert home.path.stat().st_size < large / 2
     assert home.shown() == ["after"]
     home.sound()
@@ -649,7 +649,7 @@ def test_a_chore_that_fails_says_so_once(tmp_path):
 
 @pytest.mark.sweep
 def test_a_prune_that_is_killed_anywhere_leaves_whole_turns(home, monkeypatch):
-    monkeypatch.setattr(retention, "_BATCH_SIZE", 3)
+    monkeypatch.setattr(sessions_store, "_BATCH_SIZE", 3)
     call = ToolCall("c", "exec", {})
     for number in range(6):
         home.say(f"{number}", at=NOON - 400 * DAY)
@@ -825,7 +825,7 @@ def large(tmp_path_factory):
         (lambda home: home.sessions.search("no such words anywhere") == [], 2.0),
         (lambda home: next(home.sessions.transcript(1)).text.endswith("the first words"), 0.1),
         (lambda home: home.sessions.usage(NOON)[0].ever.total == 52_000 * 18, 1.0),
-        (lambda home: retention.select_prunable(home.database, NOON, 365, 1000) == ([], []), 1.0),
+        (lambda home: sessions_store.select_prunable(home.database, NOON, 365, 1000) == ([], []), 1.0),
         (lambda home: home.sessions.summary("home") is None, 0.05),
     ],
 )

@@ -9,7 +9,7 @@ from pgbouncer_server import PROGRAM, Pgbouncer
 from shared_kit import AGENT, OTHER, Board, Clock, page, turn
 
 from picoclaw.agents import agent_id
-from picoclaw.shared.setup import set_up_board
+from picoclaw.shared.postgres import set_up_board
 from picoclaw.shared.store import open_shared_store
 
 

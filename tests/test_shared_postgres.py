@@ -18,11 +18,9 @@ from picoclaw.config import Config
 from picoclaw.config.tables import StoreConfig
 from picoclaw.daemon.store import StoreWorker
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
-from picoclaw.shared.migrations import MIGRATIONS
-from picoclaw.shared.postgres import read_address, show_address
-from picoclaw.shared.setup import revoke_board, set_up_board
+from picoclaw.shared.postgres import read_address, revoke_board, set_up_board, show_address
 from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
-from picoclaw.shared.tables import TABLES, make_id
+from picoclaw.shared.tables import MIGRATIONS, TABLES, make_id
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.memory.search import OWN_FACTOR
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.records import replace
-from picoclaw.shared.agents import read_agent
-from picoclaw.store.context_files import ContextFiles
+from picoclaw.shared.home import read_agent
+from picoclaw.store.people import ContextFiles
 from picoclaw.teams import build_delegation_page
 from picoclaw.workspace import prepare_home
 

@@ -12,12 +12,12 @@ from shared_kit import Board, Clock
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.shared.setup import set_up_board
+from picoclaw.shared.postgres import set_up_board
 from picoclaw.shared.skills import ArrivedSkills, SkillContent, pack_skill, unpack_skill
 from picoclaw.shared.store import open_shared_store
 from picoclaw.shared.tables import make_id
 from picoclaw.skills.library import SkillLibrary, compute_version, list_home_tiers, read_skill_files
-from picoclaw.store.skills import SkillGrant, SkillGrants
+from picoclaw.store.people import SkillGrant, SkillGrants
 
 FRONT = "---\nname: {}\ndescription: how to water\n---\n\n"
 OWN = agent_id("default")

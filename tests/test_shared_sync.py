@@ -17,8 +17,7 @@ from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.resources import find_shipped
 from picoclaw.shared.home import EVERYONE, is_page_name, merge_lines
-from picoclaw.shared.search import search_store
-from picoclaw.shared.store import SearchScope, open_shared_store
+from picoclaw.shared.store import SearchScope, open_shared_store, search_store
 from picoclaw.shared.sync import iter_rows
 from picoclaw.shared.tables import make_id
 from picoclaw.store.sessions import Sessions

@@ -25,8 +25,14 @@ from picoclaw.hw import health
 from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
-from picoclaw.skills.library import BUILT_IN, SkillLibrary
-from picoclaw.skills.skill import SkillContext, describe_unmet_needs, find_triggered, format_listing
+from picoclaw.skills.library import (
+    BUILT_IN,
+    SkillContext,
+    SkillLibrary,
+    describe_unmet_needs,
+    find_triggered,
+    format_listing,
+)
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 

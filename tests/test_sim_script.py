@@ -8,14 +8,13 @@ from rows import each_row
 
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing
 from picoclaw.hw import loader
-from picoclaw.hw.board import I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
-from picoclaw.hw.faults import Backoff
+from picoclaw.hw.board import Backoff, I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import script
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
-from picoclaw.hw.sim.scene import GREENHOUSE, Scene, SimFault, SimFaults
+from picoclaw.hw.sim.script import GREENHOUSE, Scene, SimFault, SimFaults
 from picoclaw.resources import find_shipped
 
 HW = [find_shipped("tools/hw")]

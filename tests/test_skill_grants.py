@@ -17,7 +17,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.skills.library import list_home_tiers, pin_skill, read_skill
 from picoclaw.store.database import Database
-from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
+from picoclaw.store.people import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.workspace import prepare_home
 
 OWNER, BOB, CLEO = 1, 2, 3

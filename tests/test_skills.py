@@ -12,15 +12,17 @@ from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
-from picoclaw.skills.library import SkillLibrary, list_tiers, read_skill
-from picoclaw.skills.skill import (
+from picoclaw.skills.library import (
     Skill,
     SkillContext,
+    SkillLibrary,
     SkillNeeds,
     describe_unmet_needs,
     find_triggered,
     fits_prompt,
     format_listing,
+    list_tiers,
+    read_skill,
     search_skills,
 )
 

@@ -20,7 +20,7 @@ from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Script, SimFault
+from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset, collect_tools

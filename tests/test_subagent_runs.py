@@ -22,7 +22,7 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
 

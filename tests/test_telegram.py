@@ -15,9 +15,8 @@ from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.http_api import Timing
 from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.telegram.channel import NOT_ASKED, TelegramChannel
-from picoclaw.channels.telegram.sender import MAYBE_REPEATED
-from picoclaw.channels.telegram.updates import parse_place
+from picoclaw.channels.telegram.api import parse_place
+from picoclaw.channels.telegram.channel import MAYBE_REPEATED, NOT_ASKED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
@@ -28,7 +27,7 @@ from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.resources import find_shipped
 from picoclaw.security import untrusted
 from picoclaw.store.database import Database
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import OutboxMessage
 from picoclaw.workspace import prepare_home
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)

@@ -14,14 +14,12 @@ from telegram_server import OWNER, TOKEN, TelegramServer
 from timing import until
 
 from picoclaw.channels.http_api import Timing
-from picoclaw.channels.telegram.channel import TelegramChannel
-from picoclaw.channels.telegram.sender import MAYBE_REPEATED
+from picoclaw.channels.telegram.channel import MAYBE_REPEATED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon import delivery
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.workspace import prepare_home
 
 TIMING = Timing(hold=0.2, grace=0.15, first=0.005, longest=0.03, wait=0.15, between=0.0, in_groups=0.0)

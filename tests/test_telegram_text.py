@@ -10,8 +10,7 @@ from telegram_server import KINDS
 from picoclaw.channels.attachments import make_file_name
 from picoclaw.channels.http_api import LinkState, Timing, Unreachable
 from picoclaw.channels.rich_text import RichText, count_units, render_rich, split_message
-from picoclaw.channels.telegram.sender import encode_entities
-from picoclaw.channels.telegram.updates import (
+from picoclaw.channels.telegram.api import (
     BotIdentity,
     ButtonPress,
     EmptyUpdate,
@@ -19,6 +18,7 @@ from picoclaw.channels.telegram.updates import (
     join_albums,
     parse_update,
 )
+from picoclaw.channels.telegram.channel import encode_entities
 
 ME = BotIdentity(1, "pico_bot")
 

@@ -15,7 +15,7 @@ from validity import check_body
 
 from picoclaw.agent import commands
 from picoclaw.cli.chat import Terminal
-from picoclaw.daemon.signals import TurnStopper
+from picoclaw.daemon.process import TurnStopper
 
 AT_ONCE = 1.0
 STOPPED = "[stopped by the user]"

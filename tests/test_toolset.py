@@ -11,8 +11,7 @@ from rows import each_row
 from picoclaw.errors import Denied, HardwareError, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.schema import Span
-from picoclaw.tools.registry import Toolset, collect_tools, tool
-from picoclaw.tools.results import MessageTool
+from picoclaw.tools.registry import MessageTool, Toolset, collect_tools, tool
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 

@@ -168,7 +168,7 @@ NAMES = {"searx.lan": ["192.168.1.5"], "api.search.brave.com": [PUBLIC], "html.d
 def plain(monkeypatch):
     """Services by http, since the server here has no certificate."""
     for name in ("_BRAVE", "_DUCKDUCKGO"):
-        monkeypatch.setattr(f"picoclaw.web.search.{name}", ENGINE_URLS[name])
+        monkeypatch.setattr(f"picoclaw.web.fetch.{name}", ENGINE_URLS[name])
 
 
 ENGINE_URLS = {

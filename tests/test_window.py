@@ -22,8 +22,7 @@ from picoclaw.messages import Inbound, Message, ToolCall, TurnContext, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.store.conversations import Results
 from picoclaw.store.database import Database
-from picoclaw.tools.registry import ON_REQUEST, Toolset, tool
-from picoclaw.tools.results import ResultTool
+from picoclaw.tools.registry import ON_REQUEST, ResultTool, Toolset, tool
 from picoclaw.window import (
     TOOL_DROP_ORDER,
     choose_dropped,

@@ -14,7 +14,8 @@ from timing import is_in_proportion
 
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import examine_workspace, list_intent_files, prepare_home, read_intent_tables, reading
+from picoclaw.workspace import examine_workspace, list_intent_files, prepare_home, read_intent_tables
+from picoclaw.workspace import templates as workspace_templates
 from picoclaw.workspace.pages import Pages, Prompts, clean_page, read_fields
 from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
 
@@ -306,7 +307,7 @@ def test_a_meeting_lasts_while_its_page_says_something(home, page, text, told):
 def whole(path):
     """Why a page is not shown, by another way."""
     with pytest.raises(ConfigError) as caught:
-        reading.read_text(path, 10_000_000)
+        workspace_templates.read_text(path, 10_000_000)
     return str(caught.value).partition(" cannot be read: ")[2]
 
 
@@ -396,8 +397,10 @@ def test_a_change_is_seen_at_the_next_call(home, page):
 
 def test_a_page_that_has_not_changed_is_not_read_again(home, page, monkeypatch):
     seen = []
-    read = reading.read_text
-    monkeypatch.setattr(reading, "read_text", lambda path, *more: (seen.append(path.name), read(path, *more))[1])
+    read = workspace_templates.read_text
+    monkeypatch.setattr(
+        workspace_templates, "read_text", lambda path, *more: (seen.append(path.name), read(path, *more))[1]
+    )
     pages = Pages(home)
     first = pages.pages()
     assert seen == ["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md"]

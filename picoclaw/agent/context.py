@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from picoclaw.providers.chain import ModelLink
     from picoclaw.security.approvals import ApprovalManager
     from picoclaw.security.guard import PolicyLoader
-    from picoclaw.skills.library import SkillLibrary
-    from picoclaw.skills.skill import Skill, SkillContext
+    from picoclaw.skills.library import Skill, SkillContext, SkillLibrary
     from picoclaw.store.tasks import Task, Tasks
     from picoclaw.stores import Stores
     from picoclaw.tools.registry import Toolset
@@ -207,9 +206,8 @@ class ContextBuilder:
 
         `acts` are calls whose outcome is unknown. With `once` (`chat -m`) and without a model there is no first meeting.
         """
-        from picoclaw.memory.entries import is_tainted
-        from picoclaw.skills.library import BUILT_IN
-        from picoclaw.skills.skill import describe_unmet_needs, find_triggered
+        from picoclaw.memory.files import is_tainted
+        from picoclaw.skills.library import BUILT_IN, describe_unmet_needs, find_triggered
 
         app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
         app.library.refresh()
@@ -385,7 +383,7 @@ class ContextBuilder:
     ) -> PromptFacts:
         """The facts without the pages."""
         from picoclaw.hw import health
-        from picoclaw.skills.skill import format_listing
+        from picoclaw.skills.library import format_listing
 
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
@@ -421,7 +419,7 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the fixed ratio: with a measured one, the cached prompt would change."""
-        from picoclaw.skills.skill import fits_prompt, format_listing
+        from picoclaw.skills.library import fits_prompt, format_listing
 
         listing = prompts.count_bytes(format_listing(skills))
         return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._window_budget.told
@@ -521,7 +519,7 @@ class ContextBuilder:
 
     def _open_tasks(self, mode: PromptMode, earlier: Sequence[tuple[Message, ...]]) -> list[str]:
         """The list of tasks with the moment of its last change, so that the newest of several is known."""
-        from picoclaw.memory.entries import is_tainted
+        from picoclaw.memory.files import is_tainted
 
         tasks, changed = self.app.stores.tasks() if mode in FULL_MODES else ("", None)
         if changed is None:
@@ -565,7 +563,7 @@ def _clean_name(name: str) -> str:
 
 
 def _strip_tainted(page: Page) -> Page:
-    from picoclaw.memory.entries import remove_tainted
+    from picoclaw.memory.files import remove_tainted
 
     return page._replace(text=remove_tainted(page.text))
 

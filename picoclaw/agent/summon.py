@@ -20,7 +20,7 @@ from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens, pattern
-from picoclaw.workspace import reading
+from picoclaw.workspace.templates import read_bytes
 
 SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
 MAX_FILE_BYTES = 8192
@@ -201,7 +201,7 @@ def _read_own_file(path: Path) -> bytes | None:
     """Read a regular file whole, None if there is none; a link in its place is left alone, so that it stays one."""
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link")
-    return reading.read_bytes(path, _MAX_OWN_BYTES)
+    return read_bytes(path, _MAX_OWN_BYTES)
 
 
 def _decode_own_file(path: Path, data: bytes) -> str:

@@ -29,7 +29,7 @@ from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.store import migrations
 from picoclaw.store.database import Database
-from picoclaw.store.heartbeats import ChecklistItemState
+from picoclaw.store.jobs import ChecklistItemState
 from picoclaw.store.samples import Samples, Series
 from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import format_duration

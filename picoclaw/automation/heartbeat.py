@@ -22,7 +22,7 @@ from picoclaw.config.tables import UNATTENDED_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.records import NamedTuple, dataclass, field
-from picoclaw.store.heartbeats import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
+from picoclaw.store.jobs import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
 from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import format_duration, get_seconds_until, parse_moment
 

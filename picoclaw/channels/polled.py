@@ -38,7 +38,7 @@ from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 from picoclaw.stop_order import is_stop_order
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.queues import InboxMessage
 from picoclaw.times import format_duration
 
 FETCH_WAITS, SHORT_WAIT_S = 6, 5.0

@@ -26,8 +26,7 @@ from picoclaw.files import explain_os_error, listen_unix
 from picoclaw.messages import DEFAULT_SESSION, TERMINAL_SESSIONS, Event, Origin, ToolRun, Turn, TurnHooks
 from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""

@@ -23,13 +23,12 @@ from picoclaw.cli.common import (
     print_results,
     print_wrapped,
 )
-from picoclaw.daemon.signals import block_signals, handle_signals
+from picoclaw.daemon.process import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
 from picoclaw.messages import HEARTBEAT_OK, Turn
 from picoclaw.store import migrations
-from picoclaw.store.heartbeats import HeartbeatRecord
-from picoclaw.store.jobs import Job
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.jobs import HeartbeatRecord, Job
+from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import MAX_FIRINGS, ClockReading, RuleLog
 from picoclaw.text import format_json
 from picoclaw.times import format_duration

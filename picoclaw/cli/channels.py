@@ -198,8 +198,7 @@ def add_telegram_options(parser: Parser) -> None:
 
 
 def run_telegram(given: Options) -> int:
-    from picoclaw.channels.telegram.api import TelegramApi
-    from picoclaw.channels.telegram.updates import identify_bot, make_pairing
+    from picoclaw.channels.telegram.api import TelegramApi, identify_bot, make_pairing
     from picoclaw.workspace import prepare_home
 
     config = load_config()
@@ -311,8 +310,7 @@ def add_matrix_options(parser: Parser) -> None:
 
 
 def run_matrix(given: Options) -> int:
-    from picoclaw.channels.matrix.api import MatrixApi, identify_account
-    from picoclaw.channels.matrix.events import make_pairing
+    from picoclaw.channels.matrix.api import MatrixApi, identify_account, make_pairing
     from picoclaw.workspace import prepare_home
 
     config = load_config()
@@ -342,8 +340,7 @@ def _log_in(given: Options, config: Config) -> int:
     """Get an access token by the password, which is kept nowhere."""
     from getpass import getpass
 
-    from picoclaw.channels.matrix.api import discover_server, log_in
-    from picoclaw.channels.matrix.events import is_user
+    from picoclaw.channels.matrix.api import discover_server, is_user, log_in
     from picoclaw.maintenance import setup
     from picoclaw.workspace import prepare_home
 

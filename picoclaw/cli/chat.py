@@ -29,7 +29,7 @@ from picoclaw.cli.common import (
     print_wrapped,
     retry_after_repair,
 )
-from picoclaw.daemon.signals import handle_signals, ignore_signals
+from picoclaw.daemon.process import handle_signals, ignore_signals
 from picoclaw.errors import ConfigError
 from picoclaw.files import explain_os_error
 from picoclaw.resources import get_home

@@ -253,7 +253,7 @@ def list_chats(app: "App") -> dict[str, None]:
     if app.config.page.enabled:
         found.append("page:home")
     if app.config.telegram_token:
-        from picoclaw.channels.telegram.updates import make_pairing
+        from picoclaw.channels.telegram.api import make_pairing
 
         pairing = make_pairing(app.config)
         found += [f"telegram:{number}" for number in pairing.people()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from picoclaw import __version__
 from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.cli.common import add_board_option, ensure_outputs_safe, open_app, print_note
-from picoclaw.daemon import lock, watchdog
+from picoclaw.daemon import process, watchdog
 from picoclaw.daemon.service import DaemonService
 from picoclaw.daemon.watchdog import MEGABYTE
 from picoclaw.errors import StoreDamaged
@@ -55,12 +55,10 @@ def _run_daemon(given: Options, home: Path) -> bool:
         print_note(line)
     with open_app(given) as app:
         home = app.config.home
-        held = lock.acquire_lock(home)
+        held = process.acquire_lock(home)
         try:
             if watchdog.has_unclean_end(home):  # what the cut before this start has left half written
-                from picoclaw.maintenance import check
-
-                for row in check.check_leftovers(home):
+                for row in repair.check_leftovers(home):
                     for said in row.repair() if row.repair else ():
                         print_note(f"{row.name}: {said}")
             safe = watchdog.record_start(home, time.time())

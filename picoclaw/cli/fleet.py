@@ -1,5 +1,6 @@
-"""`picoclaw fleet`: the boards that were paired with this one."""
+"""`picoclaw fleet`: the boards that were paired with this one. `picoclaw mqtt`: what is published at the broker."""
 
+import math
 import os
 import threading
 from pathlib import Path
@@ -18,7 +19,7 @@ _NOT_RUNNING = "picoclaw does not run, and it alone is connected to the broker: 
 _TIMEOUT_S, _ASK_TIMEOUT_S = 10.0, 100.0
 
 
-def options(parser: Parser) -> None:
+def add_fleet_options(parser: Parser) -> None:
     words = parser.add_words(
         {
             "list": "show the boards, and whether they answer (the default)",
@@ -44,7 +45,7 @@ def options(parser: Parser) -> None:
     words["forget"].add_argument("board", metavar="BOARD", help="its name or number")
 
 
-def run(given: Options) -> int:
+def run_fleet(given: Options) -> int:
     """Do it; exit code 1 when a board does not answer."""
     if given.act == "stop":
         return _stop(get_home(os.environ))
@@ -133,7 +134,7 @@ def _pair(given: Options) -> int:
     config = load_config()
     prepare_home(config.home)
     keys = _load_keys(config.home)
-    from picoclaw.fleet.pairing import CODE_MINUTES, make_code, pair
+    from picoclaw.fleet.keys import CODE_MINUTES, make_code, pair
 
     code = given.code or make_code()
     if not given.code:
@@ -169,4 +170,49 @@ def _grant(home: Path, board: str, asks: int) -> int:
         if asks
         else f"{peer.name} ({peer.number}) may not ask this board's agent"
     )
+    return 0
+
+
+_NO_BROKER = "there is no broker: write host under [mqtt] in config.toml"
+
+
+def add_mqtt_options(parser: Parser) -> None:
+    words = parser.add_words(
+        {"discover": "listen for a moment, list the published topics, and suggest sensors to add"}, required=True
+    )
+    words["discover"].add_argument("--seconds", type=float, default=10.0, help="how long to listen (10)")
+    words["discover"].add_argument("--topic", default="#", help="what to listen to, such as zigbee2mqtt/# (everything)")
+
+
+def run_mqtt(given: Options) -> int:
+    config = load_config()
+    if not config.mqtt.host:
+        raise ConfigError(_NO_BROKER)
+    try:
+        from picoclaw.mqtt.connection import listen
+    except ImportError:
+        raise ConfigError('paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"') from None
+    from picoclaw.hw.loader import format_sensor_table
+    from picoclaw.mqtt.discover import MAX_TOPICS, Listener, is_filter, list_offers, list_topics
+
+    if not is_filter(given.topic):
+        raise ConfigError(
+            f"{given.topic[:60]!r} is no topic to listen to: such as zigbee2mqtt/# or +/sensor/temperature"
+        )
+
+    heard = Listener()
+    seconds = given.seconds if math.isfinite(given.seconds) else 0.0
+    topics = dict.fromkeys([given.topic, "homeassistant/+/+/config", "homeassistant/+/+/+/config"])
+    problem = listen(config.mqtt, config.mqtt_password, min(max(0.1, seconds), 3600), topics, heard.hear)
+    if problem:
+        raise ConfigError(f"{config.mqtt.host}: {problem}")
+    rows = list(list_topics(heard.last))
+    print_wrapped(*rows)
+    offers = list_offers(heard.last, config.sensors, f"{config.mqtt.base}/")
+    print(f"# {len(rows)} topics{f'; there are more than {MAX_TOPICS}' if heard.missed else ''}")
+    if offers:
+        print("# To add a sensor, copy its lines into config.toml, and restart picoclaw:")
+    for offer in offers:
+        print(f"\n# {offer.value or 'nothing published meanwhile'}")
+        print(format_sensor_table(offer.name, offer.sensor), end="")
     return 0

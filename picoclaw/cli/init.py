@@ -21,7 +21,7 @@ from picoclaw.cli.common import (
     read_secret,
 )
 from picoclaw.config import load_config
-from picoclaw.daemon.lock import is_lock_held
+from picoclaw.daemon.process import is_lock_held
 from picoclaw.errors import ConfigError
 from picoclaw.maintenance import service, setup
 from picoclaw.text import escape_unprintable

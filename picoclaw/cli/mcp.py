@@ -79,9 +79,8 @@ def _serve(given: Options) -> int:
     """Serve until the client hangs up."""
     import os
 
-    from picoclaw.mcp.board import BoardBackend
     from picoclaw.mcp.endpoint import serve_pipes
-    from picoclaw.mcp.server import McpServer
+    from picoclaw.mcp.server import BoardBackend, McpServer
     from picoclaw.records import replace
 
     with open_app(given) as app:

@@ -24,7 +24,7 @@ from picoclaw.memory.dream import restore_version as put_back
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, SHARED_PREFIX, MemoryFiles, MemorySource
 from picoclaw.messages import Purpose
 from picoclaw.schema import find_nearest
-from picoclaw.skills.skill import Skill, describe_unmet_needs
+from picoclaw.skills.library import Skill, describe_unmet_needs
 from picoclaw.store.database import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json, pattern

@@ -9,12 +9,18 @@ from typing import Any
 from picoclaw.cli.arguments import Options, Parser, UsageError, bold
 from picoclaw.cli.common import confirm, format_count, format_minute, print_note, print_safe, print_wrapped
 from picoclaw.config import load_config
-from picoclaw.daemon.lock import is_lock_held
+from picoclaw.daemon.process import is_lock_held
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance.migrate import journal as journals
-from picoclaw.maintenance.migrate.journal import MigrationJournal, MigrationState
+from picoclaw.maintenance.migrate import plan as journals
 from picoclaw.maintenance.migrate.origins import MOVED_SUFFIX, PROGRAMS, Kind, find_daemon, find_homes, read_home
-from picoclaw.maintenance.migrate.plan import MigrationPlan, Step, diff_page, make_plan
+from picoclaw.maintenance.migrate.plan import (
+    MigrationJournal,
+    MigrationPlan,
+    MigrationState,
+    Step,
+    diff_page,
+    make_plan,
+)
 from picoclaw.records import replace
 from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable, format_json

@@ -1,4 +1,7 @@
-"""`picoclaw model test` and `picoclaw model probe`: what the configured model can do, asked on a simulated board."""
+"""`picoclaw model test` and `picoclaw model probe`: what the configured model can do, asked on a simulated board.
+
+`picoclaw usage`: the tokens and the money that models have taken, by day, model, cause, channel, agent or person.
+"""
 
 import contextlib
 import json
@@ -8,19 +11,25 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from picoclaw.app import App
-from picoclaw.cli.arguments import Options, Parser, parse_count
+from picoclaw.cli.arguments import Options, Parser, parse_count, parse_days
 from picoclaw.cli.common import print_note, print_safe
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import detect
 from picoclaw.messages import Caller, Inbound, ToolCall, TurnHooks
+from picoclaw.providers import ledger
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped
+from picoclaw.store.ledger import RETENTION_DAYS
+from picoclaw.stores import Stores
 from picoclaw.text import format_json
+from picoclaw.workspace.pages import get_owner_time
 
 _KINDS = {"plain": "one wish", "two": "two wishes", "talk": "no tool needed"}
 _DEFAULT_REQUESTS = 40
@@ -38,7 +47,7 @@ _SEED = (
 """What the home of a test begins with."""
 
 
-def options(parser: Parser) -> None:
+def add_model_options(parser: Parser) -> None:
     purposes = {
         "test": "send it requests on a simulated board, and count the right ones",
         "probe": "send it two requests, and say which profile suits it",
@@ -58,7 +67,7 @@ def options(parser: Parser) -> None:
     test.add_flag("--json", help="print JSON")
 
 
-def run(given: Options) -> int:
+def run_model(given: Options) -> int:
     config = load_config()
     if not config.model.base_url and not getattr(given, "alone", False):
         instead = "; --alone asks the built-in matcher" if given.act == "test" else ""
@@ -220,3 +229,45 @@ _GOOD = 0.8
 
 def _name_profile(config: Config) -> str:
     return "small" if config.model.is_small else "full"
+
+
+_DEFAULT_DAYS = 7
+
+
+def add_usage_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--days",
+        type=parse_days(1, RETENTION_DAYS),
+        default=_DEFAULT_DAYS,
+        metavar="DAYS",
+        help=f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
+    )
+    parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="group by (default: day)")
+    parser.add_flag("--json", help="print JSON")
+
+
+def run_usage(given: Options) -> int:
+    """Print it; nothing is made and no server is asked."""
+    config = load_config()
+    costs, stores, last = config.costs, Stores(config), get_owner_time(config.home).date()
+    with closing(stores):
+        first = last - timedelta(days=given.days - 1)
+        is_there = (config.home / "state.db").exists()
+        found = stores.accounts.rows(first.isoformat(), last.isoformat()) if is_there else {}
+    own = config.default_agent
+    rows = {
+        place._replace(agent=place.agent or own, person=place.person or "owner"): taken
+        for place, taken in found.items()
+    }
+    of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
+    if given.json:
+        used = ledger.count_use(of_today, costs.by_model)
+        day = {"date": last.isoformat(), "tokens": used.tokens, "money": used.money}
+        caps = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
+        sums = {"rows": ledger.list_usage_rows(rows, given.by), "all": ledger.sum_all(rows)._asdict()}
+        print(format_json({"by": given.by, **sums, "today": day | caps, "currency": costs.currency}))
+    elif not rows:
+        print(ledger.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
+    else:
+        print_safe(*ledger.format_table(rows, given.by, costs), *ledger.format_today(of_today, costs))
+    return 0

@@ -25,8 +25,8 @@ from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.stop import stop_outputs
-from picoclaw.outputs.supervisor import plan
-from picoclaw.outputs.supervisor.plan import open_board
+from picoclaw.outputs.supervisor import leases
+from picoclaw.outputs.supervisor.leases import open_board
 from picoclaw.records import asdict
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
@@ -144,7 +144,7 @@ def _find_armable_output(home: Path, given: Options) -> OutputConfig:
         raise ConfigError(f"{found.path} declares no output {name!r}; declared: {', '.join(found.outputs) or 'none'}")
     board = open_board(_choose_board(given), home)
     try:
-        fault = plan.check_wiring(board, home, found).faults.get(name)
+        fault = leases.check_wiring(board, home, found).faults.get(name)
     finally:
         board.close()
     if fault:

@@ -11,8 +11,7 @@ from picoclaw.cli.common import format_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.messages import split_context
-from picoclaw.store import retention
-from picoclaw.store.sessions import ConversationInfo, TranscriptRow
+from picoclaw.store.sessions import ConversationInfo, TranscriptRow, select_prunable, shrink
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.workspace.pages import get_owner_time
@@ -162,11 +161,11 @@ def _prune_sessions(stores: Stores, given: Options) -> int:
     now, limits = get_owner_time(stores.config.home), stores.config.sessions
     days, mb = given.days or limits.keep_days, given.mb or limits.keep_mb
     if given.dry_run:
-        turns, results = retention.select_prunable(stores.database, now, days, mb, 0)
+        turns, results = select_prunable(stores.database, now, days, mb, 0)
         gone = {"turns": len(turns), "results": len(results)}
     else:
         gone = stores.sessions.prune(now, days, mb, 0)._asdict()
-        retention.shrink(stores.database, _NO_LIMIT)
+        shrink(stores.database, _NO_LIMIT)
     if given.json:
         print(format_json(gone))
         return 0

@@ -31,9 +31,20 @@ from picoclaw.maintenance.household import (
     revoke_skill,
 )
 from picoclaw.schema import find_nearest
-from picoclaw.skills.library import BUILT_IN, SKILL_FILE, SkillLibrary, read_skill, read_skill_files
-from picoclaw.skills.skill import BrokenSkill, Skill, SkillContext, SkillNeeds, describe_unmet_needs, search_skills
-from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
+from picoclaw.skills.library import (
+    BUILT_IN,
+    SKILL_FILE,
+    BrokenSkill,
+    Skill,
+    SkillContext,
+    SkillLibrary,
+    SkillNeeds,
+    describe_unmet_needs,
+    read_skill,
+    read_skill_files,
+    search_skills,
+)
+from picoclaw.store.people import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.text import escape_unprintable, format_json, truncate
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from picoclaw import __version__
 from picoclaw.channels.ipc import ask_daemon
 from picoclaw.cli.arguments import Options, Parser, bold, format_table
 from picoclaw.cli.common import print_wrapped
-from picoclaw.daemon import lock
+from picoclaw.daemon import process
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
 from picoclaw.resources import get_home
@@ -69,8 +69,8 @@ def _get_status(home: Path) -> dict[str, Any]:
     if status := ask_daemon(home, {"do": "status"}, _STATUS_TIMEOUT_S):
         return status
     live: dict[str, Any] = {}
-    if lock.is_lock_held(home):
-        pid = lock.get_lock_holder(home)
+    if process.is_lock_held(home):
+        pid = process.get_lock_holder(home)
         why = f"process {pid} runs and does not answer: it has just begun, or is frozen"
         live = {"running": True, "pid": pid, "problems": [why]}
     return _collect_without_daemon(live)

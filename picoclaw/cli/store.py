@@ -103,7 +103,7 @@ def _administer(config: Config, given: Options) -> int:
 
     load_postgres()
     from picoclaw.agents import agent_id
-    from picoclaw.shared.setup import check_board_name, revoke_board, set_up_board
+    from picoclaw.shared.postgres import check_board_name, revoke_board, set_up_board
 
     password = os.environ.get("PICOCLAW_STORE_ADMIN_PASSWORD", "")
     board = check_board_name(given.board or config.store.board_name)
@@ -164,8 +164,7 @@ def _search(config: Config, query: str, key: str) -> int:
     from picoclaw.agents import agent_id
     from picoclaw.memory.embedding import make_embedder
     from picoclaw.shared.home import EVERYONE
-    from picoclaw.shared.search import search_store
-    from picoclaw.shared.store import SearchScope
+    from picoclaw.shared.store import SearchScope, search_store
 
     try:
         embedder = make_embedder(config)

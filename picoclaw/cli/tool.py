@@ -85,7 +85,7 @@ def add_tool_options(parser: Parser) -> None:
 
 def run_tool(given: Options) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
-    from picoclaw.daemon.signals import handle_signals
+    from picoclaw.daemon.process import handle_signals
 
     try:
         arguments = json.loads(given.arguments)

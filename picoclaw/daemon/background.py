@@ -28,13 +28,12 @@ from picoclaw.records import replace
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
-from picoclaw.store.heartbeats import Heartbeats
-from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.jobs import Heartbeats, Job, Jobs
+from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
-from picoclaw.workspace.reading import read_text
+from picoclaw.workspace.templates import read_text
 
 if TYPE_CHECKING:
     from picoclaw.daemon.service import DaemonService

@@ -44,8 +44,8 @@ from picoclaw.store import migrations
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History, find_agent
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
+from picoclaw.store.queues import Inbox
 from picoclaw.store.samples import Samples, Series
 from picoclaw.store.sessions import Sessions
 from picoclaw.times import find_zone, parse_zone
@@ -113,7 +113,7 @@ class DaemonBackend:
     def _find_zone(self, person: str) -> tzinfo | None:
         """The time zone of a person: that of config.toml, what they have told, the owner's."""
         from picoclaw.agents import agent_id
-        from picoclaw.store.context_files import ContextFiles
+        from picoclaw.store.people import ContextFiles
 
         if zone := self._config.people[person].time_zone:
             return parse_zone(zone)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.records import NamedTuple
-from picoclaw.store.outbox import MERGED, OutboxMessage
+from picoclaw.store.queues import MERGED, OutboxMessage
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
-    from picoclaw.store.inbox import Inbox
-    from picoclaw.store.outbox import Outbox
+    from picoclaw.store.queues import Inbox, Outbox
 
 _MAX_PENDING_WRITES, _MAX_KNOWN_IDS = 500, 200
 WriteAction = Callable[[], object]

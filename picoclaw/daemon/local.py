@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from picoclaw.agent.dispatcher import BY_COMMAND
 from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup, wake_all
+from picoclaw.daemon.process import TurnStopper, block_signals
 from picoclaw.daemon.queue import MessageQueue
-from picoclaw.daemon.signals import TurnStopper, block_signals
 from picoclaw.errors import StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.messages import Event as TurnEvent
@@ -22,8 +22,7 @@ from picoclaw.store.conversations import get_process_identity
 if TYPE_CHECKING:
     from picoclaw.channels.ipc import IpcConnection
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.inbox import InboxMessage
-    from picoclaw.store.outbox import OutboxMessage
+    from picoclaw.store.queues import InboxMessage, OutboxMessage
     from picoclaw.store.tasks import Task
 
 ChatEvent = dict[str, Any]
@@ -118,7 +117,7 @@ class LocalDaemon(MessageQueue):
             return
         lines, app = self.app.settle(self._session), self.app
         if "database" in vars(app.stores):
-            from picoclaw.store.retention import prune_daily
+            from picoclaw.store.sessions import prune_daily
 
             try:
                 prune_daily(app.stores.database, app.now(), app.config.sessions.keep_days, app.config.sessions.keep_mb)
@@ -163,7 +162,7 @@ class LocalDaemon(MessageQueue):
 
     def send(self, text: str) -> None:
         """Queue a typed line; from any thread."""
-        from picoclaw.store.inbox import InboxMessage
+        from picoclaw.store.queues import InboxMessage
 
         self.post(InboxMessage(self._session, text, self._who))
 
@@ -205,7 +204,7 @@ def finish_subagents(
     StoreError and OSError.
     """
     from picoclaw.daemon.delivery import format_message
-    from picoclaw.store.outbox import Outbox
+    from picoclaw.store.queues import Outbox
 
     outbox = Outbox(app.stores.database)
     held: list[OutboxMessage] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 from picoclaw.automation import rules
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.rule_engine import RuleActions, RuleEngine
-from picoclaw.automation.sampler import Sampler, WorkerThread
+from picoclaw.automation.scheduler import Sampler, WorkerThread
 from picoclaw.automation.wakeup import wake_all
-from picoclaw.daemon.lock import LeaderLock
+from picoclaw.daemon.process import LeaderLock
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw.loader import list_sensors, read_sensor
 from picoclaw.hw.reading import Reading

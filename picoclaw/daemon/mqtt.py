@@ -24,7 +24,7 @@ from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
 from picoclaw.outputs.supervisor.endpoint import STOP_FILE
 from picoclaw.records import replace
-from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.queues import InboxMessage
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from picoclaw.fleet.service import Fleet
     from picoclaw.mqtt.connection import Heard, MqttConnection
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.outbox import OutboxMessage
+    from picoclaw.store.queues import OutboxMessage
 
 MISSING_PAHO = 'paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"'
 _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0
@@ -77,13 +77,13 @@ class MqttChannel:
         self._noted: list[str] = []
         self._note_times: list[float] = []
         try:
-            from picoclaw.mqtt import connection, homeassistant, sensors
+            from picoclaw.mqtt import connection, discover, homeassistant
         except ImportError:
             note(f"mqtt: {MISSING_PAHO}")
             return
         config = app.config.mqtt
         self._ha, self._names = homeassistant, homeassistant.Names(config.base, config.discovery)
-        self._sensors = sensors.MqttSensors(app.config.sensors, self._note_some)
+        self._sensors = discover.MqttSensors(app.config.sensors, self._note_some)
         self._connection = connection.MqttConnection(
             config, app.config.mqtt_password, self._hear, note, self._list_topics, self._begin_connection, waits
         )

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from picoclaw.app import SIMULATED_MARK, App, is_simulated
-from picoclaw.daemon.signals import TurnStopper
+from picoclaw.daemon.process import TurnStopper
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.messages import (
     HOOK_SESSIONS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from picoclaw.channels.channel import Channel, PostMessage
     from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction
     from picoclaw.daemon.watchdog import ThreadDeadlines
-    from picoclaw.store.inbox import Inbox, InboxMessage, InterruptedMessage
+    from picoclaw.store.queues import Inbox, InboxMessage, InterruptedMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
 _MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
@@ -65,7 +65,7 @@ def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> No
 
 def _explain_no_retry(found: InterruptedMessage) -> str:
     """Explain why a message is not answered again, '' if it is."""
-    from picoclaw.store.inbox import RETRIED
+    from picoclaw.store.queues import RETRIED
 
     if found.within > 0:
         return ""
@@ -417,7 +417,7 @@ class MessageQueue:
 
     def _write_or_send(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
         """Put a text into the outbox by `keep`; if the disk refuses, send it at once and write `told` later."""
-        from picoclaw.store.outbox import OutboxMessage
+        from picoclaw.store.queues import OutboxMessage
 
         if not self.writes.write(keep) and text:
             self.writes.replace(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice

@@ -16,8 +16,8 @@ from picoclaw.channels.channel import Channel, waits_for_approval
 from picoclaw.channels.socket import SocketChannel
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
+from picoclaw.daemon.process import TurnStopper
 from picoclaw.daemon.queue import MessageQueue, retry_channel_start
-from picoclaw.daemon.signals import TurnStopper
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status
 from picoclaw.daemon.status_text import name_channel
 from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
@@ -31,9 +31,8 @@ from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.conversations import has_open_tasks
 from picoclaw.store.database import DAMAGE_DETECTED, Database
-from picoclaw.store.heartbeats import Heartbeats
-from picoclaw.store.inbox import Inbox, InboxMessage
-from picoclaw.store.outbox import Outbox, OutboxMessage
+from picoclaw.store.jobs import Heartbeats
+from picoclaw.store.queues import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
 
 if TYPE_CHECKING:
@@ -217,9 +216,8 @@ class DaemonService(MessageQueue):
         """Serve this board over MCP to who has the token, where there is one."""
         if not self.app.config.mcp_token:
             return None
-        from picoclaw.mcp.board import BoardBackend, share_board
         from picoclaw.mcp.endpoint import HttpServer
-        from picoclaw.mcp.server import McpServer
+        from picoclaw.mcp.server import BoardBackend, McpServer, share_board
 
         backend = BoardBackend(share_board(self.app), os.uname().nodename)
         served = HttpServer(McpServer(backend), self.app.config.mcp_token)

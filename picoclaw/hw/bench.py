@@ -17,7 +17,7 @@ from picoclaw.hw.loader import load_driver
 from picoclaw.hw.reading import Reading, WiredPart, format_reading
 from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, Script
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
 from picoclaw.schema import InvalidArgument, check_arguments, read_parameters
 
 FIRST_ADDRESS, LAST_ADDRESS = 0x08, 0x77

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from picoclaw.errors import HardwareError, NoPermission
 from picoclaw.hw import health, loader
-from picoclaw.hw.board import Board, SerialPortInfo
-from picoclaw.hw.faults import find_family
+from picoclaw.hw.board import Board, SerialPortInfo, find_family
 from picoclaw.hw.health import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
 from picoclaw.records import NamedTuple

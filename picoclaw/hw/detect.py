@@ -92,11 +92,9 @@ def choose_board(kind: str, config: Config) -> Board:
     if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.list_kernel_sensors(board)):
         return board
     from picoclaw.hw.sim import board as sim
-    from picoclaw.hw.sim import scene
+    from picoclaw.hw.sim.script import DEFAULT_SCRIPT, SIM_FILE, load_script
 
-    script = scene.DEFAULT_SCRIPT
-    if (path := config.home / scene.SIM_FILE).exists():
-        from picoclaw.hw.sim.script import load_script
-
+    script = DEFAULT_SCRIPT
+    if (path := config.home / SIM_FILE).exists():
         script = load_script(path, loader.list_driver_folders(config.home))
     return sim.SimBoard(script=script, state=config.home / "sim")

@@ -32,8 +32,7 @@ from picoclaw import __version__
 from picoclaw.automation import rules
 from picoclaw.channels.http_api import BadToken
 from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
-from picoclaw.channels.telegram.api import Conflict, TelegramApi
-from picoclaw.channels.telegram.updates import identify_bot, make_pairing
+from picoclaw.channels.telegram.api import Conflict, TelegramApi, identify_bot, make_pairing
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
@@ -464,7 +463,7 @@ def _examine_broker(config: Config) -> CheckResult:
 
 def _examine_matrix(config: Config, *, offline: bool) -> _Rows:
     from picoclaw.channels.matrix.api import MatrixApi, identify_account
-    from picoclaw.channels.matrix.events import make_pairing as make_matrix_pairing
+    from picoclaw.channels.matrix.api import make_pairing as make_matrix_pairing
 
     try:
         with closing(make_matrix_pairing(config)) as pairing:

@@ -20,13 +20,11 @@ from picoclaw.messages import LOGIN_WAY
 from picoclaw.people import People
 from picoclaw.records import MISSING, NamedTuple, fields, replace
 from picoclaw.schema import Parameter, find_nearest, read_parameter
-from picoclaw.store.context_files import ContextFiles
+from picoclaw.store.people import AGENT, EVERYONE, PERSON, ContextFiles, SkillGrant, SkillGrants
 from picoclaw.store.sessions import Sessions
-from picoclaw.store.skills import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 
 if TYPE_CHECKING:
-    from picoclaw.skills.library import SkillLibrary
-    from picoclaw.skills.skill import Skill
+    from picoclaw.skills.library import Skill, SkillLibrary
     from picoclaw.store.database import Database
 
 RESTART = "If the service runs, restart it: sudo picoclaw restart"

@@ -21,10 +21,10 @@ from picoclaw.messages import Purpose, Usage
 from picoclaw.prompts import Templates
 from picoclaw.records import dataclass, field
 from picoclaw.security.redaction import Redactor
-from picoclaw.skills.skill import Skill
-from picoclaw.store import retention
+from picoclaw.skills.library import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse
+from picoclaw.store.sessions import FIRST_PLAUSIBLE_YEAR, prune
 
 if TYPE_CHECKING:
     from picoclaw.memory.dream import Dream, DreamModel
@@ -86,7 +86,7 @@ class MaintenanceJobs:
         found = [self._index_due(now)]
         if self._needs_warming():
             found.append(self._warming_due(now))
-        if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
+        if now.year >= FIRST_PLAUSIBLE_YEAR:
             found += filter(None, [self._review_due(now), self._night_due(now), _later(self._pruned, _PRUNE_S, now)])
         due = min(found, key=lambda moment: moment.timestamp())
         rest = _later(self._rested, _REST_S, now)
@@ -98,7 +98,7 @@ class MaintenanceJobs:
         told: list[str] = []
         try:
             told += self._index(now)
-            if now.year >= retention.FIRST_PLAUSIBLE_YEAR:
+            if now.year >= FIRST_PLAUSIBLE_YEAR:
                 told += self._night(now)
                 told += self._review(now)
                 told += self._prune(now)
@@ -128,7 +128,7 @@ class MaintenanceJobs:
             return []
         self._pruned, limits = now, self.config.sessions
         try:
-            retention.prune(self.database(), now, limits.keep_days, limits.keep_mb)
+            prune(self.database(), now, limits.keep_days, limits.keep_mb)
         except StoreError as error:
             return self._once(f"old conversations could not be deleted: {error}")
         return []

@@ -14,8 +14,7 @@ from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
 from picoclaw.files import read_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_hidden
 from picoclaw.memory import fact_check, notes, versions
-from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import explain_failure
+from picoclaw.memory.files import FOREIGN, explain_failure
 from picoclaw.memory.notes import get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
@@ -23,13 +22,12 @@ from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
-from picoclaw.skills.library import BUILT_IN, SKILL_FILE
-from picoclaw.skills.skill import Skill
+from picoclaw.skills.library import BUILT_IN, SKILL_FILE, Skill
 from picoclaw.store.database import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold_case, list_terms, pattern
-from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
+from picoclaw.workspace.templates import read_bytes, read_text
 
 _MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
 _MIN_GROWTH = 1.2  # of what was reported already
@@ -53,7 +51,7 @@ def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> lis
     def measure(name: str, path: Path, most: int) -> OverlongPart:
         try:
             is_large = path.stat().st_size > most  # or else its bytes alone are few enough
-            size = len(reading.read_text(path, _MAX_FILE_BYTES) or "") if is_large else 0
+            size = len(read_text(path, _MAX_FILE_BYTES) or "") if is_large else 0
         except (OSError, ConfigError):
             size = 0
         return OverlongPart(name, size, most)
@@ -118,8 +116,8 @@ def _read_page(workspace: Path) -> MemoryPage:
     path = workspace / get_lasting_file(workspace)
     if path.is_symlink():
         raise ConfigError(f"{path} is a symbolic link and is left alone")
-    found = reading.read_bytes(path, _MAX_PAGE_BYTES, workspace)
-    text = reading.read_text(path, _MAX_PAGE_BYTES, workspace) or ""
+    found = read_bytes(path, _MAX_PAGE_BYTES, workspace)
+    text = read_text(path, _MAX_PAGE_BYTES, workspace) or ""
     return MemoryPage(path, found, text, extract_rewritable(text))
 
 
@@ -545,7 +543,7 @@ def _replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, n
     with notes.lock_notes(workspace), explain_failure(f"{name} cannot be written"):
         try:
             versions.keep_version(home, name, found.found or b"", data, now)
-            now_there = reading.read_bytes(found.path, _MAX_PAGE_BYTES, workspace)
+            now_there = read_bytes(found.path, _MAX_PAGE_BYTES, workspace)
             if found.path.is_symlink() or now_there != found.found:
                 return False
             with files.open_folder(notes.resolve_place(workspace, name).above, make=True) as way:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from picoclaw.memory.entries import MemoryEntry, parse_entries
+from picoclaw.memory.files import MemoryEntry, parse_entries
 from picoclaw.records import NamedTuple
 from picoclaw.text import list_terms, pattern, truncate
 from picoclaw.times import MONTHS

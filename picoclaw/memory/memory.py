@@ -12,8 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from picoclaw.errors import ProviderError, StoreError
-from picoclaw.memory.entries import FOREIGN, flatten, format_memory_entry, make_comparison_key, parse_entries
-from picoclaw.memory.files import MEMORY_FOLDER, SHARED_PREFIX, Document, MemoryFiles
+from picoclaw.memory.files import (
+    FOREIGN,
+    MEMORY_FOLDER,
+    SHARED_PREFIX,
+    Document,
+    MemoryFiles,
+    flatten,
+    format_memory_entry,
+    make_comparison_key,
+    parse_entries,
+)
 from picoclaw.memory.index import IndexFile, MemoryRow, Progress, SyncResult, ignore_progress
 from picoclaw.memory.notes import parse_entry_place
 from picoclaw.memory.search import (

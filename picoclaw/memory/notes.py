@@ -12,27 +12,30 @@ from picoclaw import files
 from picoclaw.errors import StoreError
 from picoclaw.markdown import remove_hidden
 from picoclaw.memory import versions
-from picoclaw.memory.entries import (
+from picoclaw.memory.files import (
     FOREIGN,
     MAX_ENTRY_CHARS,
+    MEMORY_FOLDER,
+    ROOT_FILES,
     MemoryEntry,
+    MemoryFiles,
+    explain_failure,
     flatten,
     format_memory_entry,
     make_comparison_key,
     parse_entries,
     split_lines,
 )
-from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
 from picoclaw.records import NamedTuple
 from picoclaw.text import fold_case, list_query_terms, list_terms, pattern, truncate
-from picoclaw.workspace import reading
 from picoclaw.workspace.pages import remove_empty
+from picoclaw.workspace.templates import MAX_WHOLE_BYTES
 
 LASTING_FILE = f"{MEMORY_FOLDER}/MEMORY.md"
 _LASTING_FILES = (LASTING_FILE, *ROOT_FILES)
-MAX_NOTE_FILE_BYTES = reading.MAX_WHOLE_BYTES
+MAX_NOTE_FILE_BYTES = MAX_WHOLE_BYTES
 """Bytes of a file that is added to or changed."""
 
 _MAX_DAY_CHARS = 64_000  # of a day's note; of a longer one only the end is read

@@ -34,8 +34,7 @@ from weakref import WeakKeyDictionary
 
 from picoclaw.errors import ProviderError
 from picoclaw.memory.embedding import Embedder, find_word_table
-from picoclaw.memory.entries import FOREIGN, make_comparison_key, parse_entries
-from picoclaw.memory.files import SHARED_PREFIX
+from picoclaw.memory.files import FOREIGN, SHARED_PREFIX, make_comparison_key, parse_entries
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_note_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
 from picoclaw.text import STOP_WORDS, fold_accents, list_query_terms, pattern

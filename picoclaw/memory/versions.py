@@ -10,9 +10,8 @@ from pathlib import Path
 
 from picoclaw.errors import StoreError
 from picoclaw.files import append_line, check_reserve, create_file, make_folder, read_file, remove_file, write_atomic
-from picoclaw.memory.entries import make_comparison_key, parse_entries, split_lines
 from picoclaw.memory.fact_check import MAX_QUOTED_CHARS
-from picoclaw.memory.files import explain_failure
+from picoclaw.memory.files import explain_failure, make_comparison_key, parse_entries, split_lines
 from picoclaw.records import NamedTuple
 from picoclaw.text import truncate
 

@@ -49,7 +49,7 @@ def _save_stop(home: Path) -> None:
 
 def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool) -> str:
     from picoclaw.outputs.config import describe_unarmed, load_outputs
-    from picoclaw.outputs.supervisor.plan import rescue
+    from picoclaw.outputs.supervisor.leases import rescue
     from picoclaw.workspace import find_outputs_file
 
     lock = _kill_supervisor(home, gently=stop)
@@ -78,7 +78,7 @@ def recover_outputs(home: Path, board: Callable[[], str]) -> bool:
 
 def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | None:
     """Do it; returns whether everything is safe now, None where there is nothing to do."""
-    from picoclaw.outputs.supervisor.plan import rescue
+    from picoclaw.outputs.supervisor.leases import rescue
 
     why, lock = "its supervisor was killed", -1
     while lock < 0:

@@ -16,9 +16,9 @@ from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import StoreConnection, get_mark, set_mark
-from picoclaw.store.heartbeats import get_last_chat
+from picoclaw.store.jobs import get_last_chat
 from picoclaw.store.ledger import CAP_LEVEL_MARK, Ledger, LedgerKey, LedgerRows, LedgerTotals
-from picoclaw.store.outbox import put_message
+from picoclaw.store.queues import put_message
 from picoclaw.window import count_request_bytes
 
 WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100

@@ -171,7 +171,7 @@ class ApprovalManager:
 
     def tell(self, session: str, text: str) -> None:
         """Send a message to a chat. Raises StoreError."""
-        from picoclaw.store.outbox import Outbox
+        from picoclaw.store.queues import Outbox
 
         Outbox(self.stores.database).put(session, text, time.time())
 

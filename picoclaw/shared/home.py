@@ -13,23 +13,72 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import dropwhile
 from pathlib import Path
+from typing import Any
 
 from picoclaw import files
 from picoclaw.agents import AGENT_PAGES, agent_id
 from picoclaw.config import Config
+from picoclaw.config.tables import AgentConfig
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, write_note_file
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.resources import find_shipped
-from picoclaw.shared.agents import read_agent
 from picoclaw.shared.skills import list_shared_skills
-from picoclaw.shared.store import SharedChunk
+from picoclaw.shared.store import SharedChunk, SharedStore
 from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection
-from picoclaw.store.skills import SkillGrants
+from picoclaw.store.people import SkillGrants
 from picoclaw.text import pattern
+
+MAX_AGENT_PAGE_CHARS = 200_000
+_TEXTS = ("name", "description", "model", "type")
+
+
+class SharedAgent(NamedTuple):
+    """An agent as a board has described it at a time, in seconds since 1970: `table` has what is not as usual."""
+
+    key: str
+    board: str
+    at: float
+    table: Mapping[str, Any]
+    pages: Mapping[str, str]
+
+
+def read_agent(row: Row) -> SharedAgent | None:
+    """Read an agent's row; None for one that is not what it is called, or cannot be read. Parts that cannot are left out."""
+    if row["deleted"] or row["id"] != agent_id(row["key"]):
+        return None
+    try:
+        found = json.loads(row["settings"])
+        about, written = dict(found.get("table") or {}), dict(found.get("pages") or {})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    usual = AgentConfig()
+    texts = {name: about.get(name) for name in _TEXTS}
+    table: dict[str, Any] = {
+        name: text for name, text in texts.items() if isinstance(text, str) and text != getattr(usual, name)
+    }
+    if (tools := about.get("tools")) and isinstance(tools, list) and all(isinstance(tool, str) for tool in tools):
+        table["tools"] = tools
+    pages = {
+        name: text
+        for name in AGENT_PAGES
+        if isinstance(text := written.get(name), str) and 0 < len(text) <= MAX_AGENT_PAGE_CHARS
+    }
+    return SharedAgent(row["key"], row["board"], row["at"], table, pages)
+
+
+def list_shared_agents(store: SharedStore) -> list[SharedAgent]:
+    """The agents that this board may see in a store, by key. Raises StoreError."""
+    found: list[SharedAgent] = []
+    last = ""
+    while rows := store.list_rows("agents", {}, last):
+        found += filter(None, map(read_agent, rows))
+        last = rows[-1]["id"]
+    return sorted(found)
+
 
 DAY_NOTE = pattern(r"memory/\d{6}/\d{8}\.md")
 EVERYONE = "*"

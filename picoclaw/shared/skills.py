@@ -21,6 +21,7 @@ from picoclaw.skills.frontmatter import parse_skill
 from picoclaw.skills.library import (
     MAX_SKILL_FILES,
     SKILL_FILE,
+    Skill,
     SkillFile,
     SkillLibrary,
     find_version,
@@ -30,9 +31,8 @@ from picoclaw.skills.library import (
     read_skill_files,
     write_skill_files,
 )
-from picoclaw.skills.skill import Skill
 from picoclaw.store.database import Database
-from picoclaw.store.skills import AGENT, EVERYONE, SkillGrant, SkillGrants
+from picoclaw.store.people import AGENT, EVERYONE, SkillGrant, SkillGrants
 from picoclaw.text import pattern
 
 MAX_SHARED_BYTES = 1_000_000

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
-from picoclaw.shared.migrations import create_tables
 from picoclaw.shared.store import (
     BoardState,
     Changes,
@@ -29,6 +28,7 @@ from picoclaw.shared.tables import (
     check_erasable,
     clean_text,
     complete_row,
+    create_tables,
     drop_repeated,
     is_conflict,
     make_version_id,

@@ -16,7 +16,7 @@ from picoclaw.messages import Caller, Origin, ToolCall, is_other_person, is_owne
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.security.untrusted import strip_invisible
-from picoclaw.store import outbox
+from picoclaw.store import queues
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
 from picoclaw.text import truncate
@@ -215,7 +215,7 @@ class Approvals(Table):
         self._renew(connection, new[0])
         if asked := self.question(new[0]):
             until = datetime.fromtimestamp(asked.expires, zone)
-            outbox.put_message(
+            queues.put_message(
                 connection, asked.chat, format_approval_question(asked, until), self._wall(), asked.number
             )
         return asked
@@ -351,7 +351,7 @@ class Approvals(Table):
         connection.execute("UPDATE approvals SET state = ?, outcome = ? WHERE id = ?", (state, outcome, number))
         if found := self.get(number):
             for key in dict.fromkeys((found.chat, found.home)):
-                outbox.put_message(
+                queues.put_message(
                     connection, key, f"number {number} {STATE_TEXTS[state]} ({found.shortly})", self._wall()
                 )
 

@@ -15,15 +15,14 @@ from picoclaw import files
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.files import RootedPath, append_bytes, explain_os_error, write_atomic
 from picoclaw.hw.reading import QUANTITIES, UNITS
-from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE
+from picoclaw.memory.files import FOREIGN, MEMORY_FOLDER, ROOT_FILE
 from picoclaw.messages import Caller, is_outsider, is_resident
 from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
 from picoclaw.security.untrusted import is_known_text, is_plain_name
 from picoclaw.skills.library import SKILL_FILE, SkillLibrary
-from picoclaw.store.inbox import ForeignFiles
+from picoclaw.store.queues import ForeignFiles
 from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state

@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from picoclaw.errors import StoreError, ToolError
 from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
-from picoclaw.memory.entries import FOREIGN
-from picoclaw.memory.files import SHARED_PREFIX, MemoryFiles
+from picoclaw.memory.files import FOREIGN, SHARED_PREFIX, MemoryFiles
 from picoclaw.memory.memory import MemoryIndex, find_past_turns
 from picoclaw.memory.search import MemoryHit
 from picoclaw.messages import DEFAULT_SESSION, Caller, is_resident

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from picoclaw.errors import ToolError
-from picoclaw.memory.entries import FOREIGN, is_tainted
+from picoclaw.memory.files import FOREIGN, is_tainted
 from picoclaw.messages import Caller
 from picoclaw.records import replace
 from picoclaw.schema import Span

@@ -14,9 +14,17 @@ from picoclaw.files import RootedPath, create_file, explain_os_error, write_atom
 from picoclaw.markdown import find_hidden
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import Effect
-from picoclaw.skills import skill
-from picoclaw.skills.library import MAX_SKILL_BYTES, SKILL_FILE, SkillLibrary
-from picoclaw.skills.skill import Skill, SkillContext, describe_unmet_needs, search_skills
+from picoclaw.skills.library import (
+    MAX_SKILL_BYTES,
+    SKILL_FILE,
+    Skill,
+    SkillContext,
+    SkillLibrary,
+    describe_unmet_needs,
+    extract_body,
+    search_skills,
+    split_skill,
+)
 from picoclaw.text import pattern, remove_invisible
 from picoclaw.tools.registry import tool
 
@@ -66,11 +74,11 @@ def _update_skill(found: bytes, given: Values, text: str, folder: Path) -> bytes
         fence = front.rindex("\n") + 1
         start, end = rows.span() if rows else (fence, fence)
         front = front[:start] + row + front[end:]
-    body, old_body = _format_body(text, folder), skill.split_skill(old)[1]
+    body, old_body = _format_body(text, folder), split_skill(old)[1]
     # the owner's comments, which no model is shown, stay at the head
     comments = (old_body[start:end] for start, end, _ in find_hidden(old_body, trusting=False))
     data = _join_file(front, "\n".join([*(comment for comment in comments if comment not in body), body]), newline)
-    if skill.extract_body(data.decode(), folder) != skill.extract_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
+    if extract_body(data.decode(), folder) != extract_body(f"{_FENCE}\n{_FENCE}\n{body}", folder):
         raise ToolError(f"the comments of {folder.name} cannot be kept with this text; {hint}")
     if data == found:
         raise ToolError(f"the skill {folder.name} says just that already; nothing was changed")

@@ -12,7 +12,7 @@ from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.untrusted import limit_taints
 from picoclaw.store.conversations import get_process_identity
-from picoclaw.store.heartbeats import HEARTBEAT_SESSION as HEARTBEAT
+from picoclaw.store.jobs import HEARTBEAT_SESSION as HEARTBEAT
 from picoclaw.store.tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
 from picoclaw.tools.registry import tool
 

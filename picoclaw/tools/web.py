@@ -102,7 +102,7 @@ class WebSearchTool:
     @tool(effect="network", brings=True, is_requested=_always)
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web. Returns titles, addresses and snippets; web_fetch reads a page."""
-        from picoclaw.web.search import search_web
+        from picoclaw.web.fetch import search_web
 
         query = " ".join(query.split())
         if not 0 < len(query) <= _MAX_QUERY_CHARS:

@@ -9,13 +9,13 @@ from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
 from picoclaw.workspace.pages import PAGES, Pages, Prompts
-from picoclaw.workspace.reading import read_bytes
 from picoclaw.workspace.templates import (
     ONBOARDING_PAGE,
     TEMPLATE_PAGES,
     CreatedFiles,
     WorkspaceTemplates,
     find_onboarding,
+    read_bytes,
 )
 
 MACHINE_OUTPUTS = Path("/etc/picoclaw/outputs.toml")

@@ -15,13 +15,14 @@ from picoclaw.prompts import Page
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone
-from picoclaw.workspace.reading import TextFiles, read_text
 from picoclaw.workspace.templates import (
     MAX_PAGE_BYTES,
     ONBOARDING_PAGE,
     TEMPLATE_PAGES,
+    TextFiles,
     WorkspaceTemplates,
     read_onboarding,
+    read_text,
 )
 
 PAGES = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "MEMORY.md")

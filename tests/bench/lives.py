@@ -45,9 +45,9 @@ LIVES = {
 BEGINNINGS = {"MessageQueue._respond", "PolledChannel._poll", "Toolset.run", "SchedulerThread._run"}
 """Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
 CALLS = {
-    "inbox": ("store/inbox", {"put"}),
+    "inbox": ("store/queues", {"put"}),
     "bus": ("hw/sim/buses", {"transfer", "messages"}),
-    "outbox": ("store/outbox", {"put_message"}),
+    "outbox": ("store/queues", {"put_message"}),
 }
 """The functions by which a bus, the inbox and the outbox are reached."""
 

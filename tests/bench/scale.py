@@ -51,10 +51,12 @@ from picoclaw.memory.notes import add_note, get_day_file  # noqa: E402
 from picoclaw.messages import Message, Notice, Turn, Usage  # noqa: E402
 from picoclaw.records import replace  # noqa: E402
 from picoclaw.shared.home import SharedHome  # noqa: E402
-from picoclaw.shared.postgres import PostgresStore  # noqa: E402
-from picoclaw.shared.search import search_store  # noqa: E402
-from picoclaw.shared.setup import set_up_board  # noqa: E402
-from picoclaw.shared.store import SearchScope, open_shared_store  # noqa: E402
+from picoclaw.shared.postgres import PostgresStore, set_up_board  # noqa: E402
+from picoclaw.shared.store import (  # noqa: E402
+    SearchScope,
+    open_shared_store,
+    search_store,
+)
 from picoclaw.shared.sync import StoreSync  # noqa: E402
 from picoclaw.store.conversations import History  # noqa: E402
 from picoclaw.store.database import Database  # noqa: E402

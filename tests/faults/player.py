@@ -31,9 +31,8 @@ from picoclaw.hw.sim.board import SimBoard
 from picoclaw.hw.sim.parts import make_part
 from picoclaw.messages import NO_HOOKS, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 _PLENTY = 1 << 40
 CONFIG = b"""

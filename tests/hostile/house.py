@@ -16,10 +16,10 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig, SensorConfig, WebC
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import DEFAULT_LINES, Script
+from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Outbox
 from picoclaw.workspace import prepare_home
 
 SECRET = "hostile-secret-7f3a-0123456789"

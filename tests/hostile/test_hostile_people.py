@@ -35,8 +35,8 @@ from picoclaw.people import People
 from picoclaw.shared.store import open_shared_store
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job
-from picoclaw.store.outbox import Outbox
-from picoclaw.store.skills import SkillGrant, SkillGrants
+from picoclaw.store.people import SkillGrant, SkillGrants
+from picoclaw.store.queues import Outbox
 from picoclaw.workspace import prepare_home
 
 CODE = "81c4"

@@ -12,7 +12,7 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.leases import Leases
 from picoclaw.outputs.supervisor.lines import OutputDrivers
-from picoclaw.outputs.supervisor.requests import RequestHandler
+from picoclaw.outputs.supervisor.worker import RequestHandler
 
 PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n'
 LAMP = '[outputs.lamp]\nline = "GPIO27"\nkind = "light"\nlongest_on_s = 600\n'

@@ -11,7 +11,7 @@ from picoclaw.hw.board import find_line
 from picoclaw.hw.linux.board import LinuxBoard
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.scene import Script, SimLine
+from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.supervisor.lines import OutputDrivers, make_safe
 

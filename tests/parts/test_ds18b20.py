@@ -10,7 +10,7 @@ from wire_bench import Files, onewire
 from picoclaw.hw.handles import I2CPart, OneWirePart, crc8_onewire
 from picoclaw.hw.sim.buses import SimI2C
 from picoclaw.hw.sim.parts.temperature import SimDS18B20
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "lab/guest"))
 from onewire_parts import SimDS2482, WireDS18B20

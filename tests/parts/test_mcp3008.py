@@ -7,7 +7,7 @@ from wire_bench import Answers, sent, spi
 
 from picoclaw.hw.board import SpiSettings
 from picoclaw.hw.sim.parts.analog import SimMCP3008
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 
 mcp3008 = driver("mcp3008")
 

@@ -40,8 +40,7 @@ from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs.supervisor import endpoint
 from picoclaw.store import migrations
 from picoclaw.store.database import Database
-from picoclaw.store.inbox import Inbox
-from picoclaw.store.outbox import Outbox
+from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.store.samples import RuleLog
 
 SHORT_S, SHORT_PACE, DAY_S, DAY_PACE = 100.0, 60, 870.0, 100

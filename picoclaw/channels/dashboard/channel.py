@@ -18,8 +18,7 @@ from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import ChannelError
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs

@@ -21,7 +21,7 @@ from picoclaw.channels.dashboard.server import MAX_PENDING, RateLimiter
 from picoclaw.channels.dashboard.site import MAX_CHAT_CHARS, read_header, read_json_body
 from picoclaw.errors import PicoclawError
 from picoclaw.messages import REQUEST_SESSIONS
-from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.queues import InboxMessage
 
 MODEL = "picoclaw"
 _CONVERSATION_HEADERS = ("X-Conversation-Id", "X-OpenWebUI-Chat-Id")

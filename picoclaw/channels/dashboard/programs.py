@@ -1,18 +1,37 @@
-"""What programs have at the page's port instead of a browser's cookie: a secret of their own, limits, and figures to draw.
+"""What programs have at the page's port instead of a browser's cookie: a secret of their own, limits, figures, webhooks.
 
 A request that waits for an answer takes a thread of the server. Few may wait at a time, so that the page keeps the others.
+POST /hooks/NAME by whoever knows the hook's secret becomes a message, durable before it is answered. Sources:
+https://github.com/standard-webhooks/standard-webhooks (spec/standard-webhooks.md),
+https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries, and RFC 7240 for `Prefer: wait`.
 """
 
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
-from picoclaw.channels.dashboard.backend import Figure, SensorValue
-from picoclaw.channels.dashboard.server import MAX_PENDING
+import bottle
+
+from picoclaw.channels.channel import PostMessage
+from picoclaw.channels.dashboard.backend import DashboardBackend, Figure, SensorValue
+from picoclaw.channels.dashboard.server import MAX_PENDING, RateLimiter
+from picoclaw.channels.dashboard.site import read_header, refuse
 from picoclaw.config import Config
-from picoclaw.messages import REQUEST_SESSIONS, Event, Text, ToolRun, Turn, TurnHooks
+from picoclaw.config.tables import HookConfig
+from picoclaw.errors import PicoclawError
+from picoclaw.messages import HEARTBEAT_OK, HOOK_SESSIONS, REQUEST_SESSIONS, Event, Text, ToolRun, Turn, TurnHooks
+from picoclaw.schema import NoField, find_field
+from picoclaw.security.untrusted import sanitize_name, strip_invisible, wrap_untrusted
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
+from picoclaw.store.queues import InboxMessage
+from picoclaw.text import pattern, truncate
 
 _SAY_AGAIN_S = 3600.0
 
@@ -189,3 +208,188 @@ def format_metrics(readings: Iterable[SensorValue], figures: Iterable[Figure], n
 
 def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+WINDOW_S = 300
+"""Seconds that a time stamp may be away from the board's date; Standard Webhooks proposes five minutes."""
+MAX_VALUE_CHARS = 500
+_MAX_WAITING = 20
+_MAX_WAIT_S = 60
+_PLACE = pattern(r"\{([^{}\n]{1,200})\}")
+_ID = pattern(r"[!-~]{1,128}")
+_PREFER_WAIT = pattern(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])")
+
+
+class UnknownSender(Exception):
+    """A request does not show that its sender knows the secret; the text says what is wrong."""
+
+
+def check_sender(kind: str, secret: str, body: bytes, now: float) -> list[str]:
+    """Hold the request against the hook's secret; returns by what it is known when it comes again. Raises UnknownSender.
+
+    `now` is in seconds since 1970, 0 where the date is not known: then time stamps are not looked at.
+    """
+    if kind == "signed":
+        return _check_signed(secret, body, now)
+    if kind == "github":
+        given = read_header("X-Hub-Signature-256")
+        wanted = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+        if not hmac.compare_digest(given.encode("latin-1", "replace"), wanted.encode()):
+            raise UnknownSender("X-Hub-Signature-256 is missing or wrong")
+        delivery = read_header("X-GitHub-Delivery")
+        # its number is not signed, so a body that comes again counts as the same, too
+        known = [f"id:{delivery}"] if _ID.fullmatch(delivery) else []
+        return [*known, f"body:{hashlib.sha256(body).hexdigest()}"]
+    given = read_header("Authorization")
+    given = given[7:] if given[:7].lower() == "bearer " else read_header("X-Hook-Token")
+    if not hmac.compare_digest(given.encode("latin-1", "replace"), secret.encode()):
+        raise UnknownSender("the token is missing or wrong")
+    key = read_header("Idempotency-Key")
+    return [f"id:{key}" if _ID.fullmatch(key) else f"once:{secrets.token_hex(8)}"]
+
+
+def _check_signed(secret: str, body: bytes, now: float) -> list[str]:
+    number, stamp = read_header("webhook-id"), read_header("webhook-timestamp")
+    try:
+        key = base64.b64decode(secret[6:], validate=True) if secret.startswith("whsec_") else secret.encode()
+    except ValueError:
+        raise UnknownSender("the hook's secret is no base64 behind whsec_") from None
+    if not _ID.fullmatch(number) or not (stamp.isascii() and stamp.isdecimal() and len(stamp) < 13):
+        raise UnknownSender("webhook-id or webhook-timestamp is missing")
+    wanted = base64.b64encode(hmac.new(key, f"{number}.{stamp}.".encode() + body, hashlib.sha256).digest())
+    given = [one for one in read_header("webhook-signature").split(" ")[:10] if one.startswith("v1,")]
+    if not any(hmac.compare_digest(one[3:].encode("latin-1", "replace"), wanted) for one in given):
+        raise UnknownSender("webhook-signature is missing or wrong")
+    if now and abs(now - int(stamp)) > WINDOW_S:
+        raise UnknownSender(f"webhook-timestamp is more than {WINDOW_S // 60} minutes away from the board's date")
+    return [f"id:{number}"]
+
+
+def make_message(name: str, hook: HookConfig, body: Any, event: str, ids: Sequence[str], template: str) -> InboxMessage:
+    """Word what a hook was sent, by its owner's words; for a model each value is marked as somebody else's."""
+
+    def fill(found: re.Match[str]) -> str:
+        path = found[1].strip()
+        try:
+            value = event if path == "event" and event else find_field(body, path)
+        except NoField:
+            value = "?"
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = truncate(strip_invisible(text[: 4 * MAX_VALUE_CHARS]), MAX_VALUE_CHARS)
+        return wrap_untrusted(template, f"the webhook {name}: {path}", text) if hook.answer else text
+
+    sender = f"{HOOK_SESSIONS}{name}"
+    text = _PLACE.sub(fill, hook.words)
+    return InboxMessage(sender, text, sender, "hook", " ".join(ids), foreign=(f"the webhook {name}",))
+
+
+class HookReceiver:
+    """What is behind /hooks/NAME."""
+
+    def __init__(
+        self, programs: Programs, backend: DashboardBackend, post: PostMessage, find_address: Callable[[], str]
+    ) -> None:
+        """`find_address()` gives the address of whoever asks."""
+        self._programs, self._backend, self._post, self._find_address = programs, backend, post, find_address
+        self._tries = RateLimiter(20, 0.2)
+        self._rates = {
+            name: RateLimiter(hook.per_minute, hook.per_minute / 60) for name, hook in programs.hooks.items()
+        }
+        self._taking = threading.Lock()
+        backend.knows_date()  # which is watched from now on
+
+    def receive(self, name: str) -> dict[str, Any]:
+        """Take what is posted; answers with its number."""
+        bottle.response.set_header("Cache-Control", "no-store")
+        hook = self._programs.hooks.get(name)
+        if hook is None:
+            refuse(404, "there is no hook of this name")
+        secret = self._programs.secrets.get(name, "")
+        if not secret:
+            self._complain(name, "secret", f"has no secret: hook_{name} below [keys] in secrets.toml")
+            refuse(503, "this hook has no secret yet")
+        data = bottle.request.body.read()
+        ids = self._check(name, hook, secret, data)
+        if wait := self._rates[name].take(name, time.monotonic()):
+            self._complain(name, "rate", f"is asked more than {hook.per_minute} times a minute; the others are refused")
+            _refuse_for_now(429, "too many requests", wait)
+        body = _parse_json(data)
+        event = sanitize_name(read_header("X-GitHub-Event")) if hook.kind == "github" else ""
+        if event == "ping":
+            return {"pong": True}
+        message = make_message(name, hook, body, event, ids, self._programs.untrusted)
+        try:
+            return self._take(name, message, ids)
+        except PicoclawError as error:
+            refuse(503, str(error))
+
+    def _check(self, name: str, hook: HookConfig, secret: str, data: bytes) -> list[str]:
+        has_date = hook.kind != "signed" or self._backend.knows_date()
+        try:
+            ids = check_sender(hook.kind, secret, data, time.time() if has_date else 0.0)
+        except UnknownSender as error:
+            address = self._find_address()
+            self._complain(name, "sender", f"refuses a request from {address}: {error}")
+            if wait := self._tries.take(address, time.monotonic()):
+                _refuse_for_now(429, "too many tries", wait)
+            refuse(401, str(error))
+        if not has_date:
+            self._complain(name, "date", "waits for the board's date, without which no time stamp can be checked")
+            _refuse_for_now(503, "the board does not know the date yet", 60)
+        return ids
+
+    def _take(self, name: str, message: InboxMessage, ids: list[str]) -> dict[str, Any]:
+        """Have the message kept, unless it came before, and wait for its answer where that is asked for."""
+        asked = _PREFER_WAIT.search(read_header("Prefer"))
+        with self._taking:
+            if number := self._backend.find_message(message.key, ids):
+                bottle.response.status = 202
+                return {"number": number, "repeated": True}
+            if self._programs.count_waiting(message.who) >= _MAX_WAITING:
+                self._complain(
+                    name, "queue", f"has {_MAX_WAITING} messages that are not answered yet; more are refused"
+                )
+                _refuse_for_now(503, "too many messages wait for their answer", 60)
+            pending = self._programs.open(message.key, message.external) if asked else None
+            try:
+                self._post(message)
+                number = self._backend.find_message(message.key, ids)
+            except PicoclawError:
+                if pending:
+                    self._programs.close(pending)
+                raise
+        try:
+            if not number:
+                refuse(503, "it could not be kept; send it again")
+            if asked and pending and pending.wait_end(min(int(asked[1]), _MAX_WAIT_S)) and pending.turn:
+                return {
+                    "number": number,
+                    "ok": pending.is_fine,
+                    "answer": HEARTBEAT_OK if pending.is_fine else "",
+                }
+        finally:
+            if pending:
+                self._programs.close(pending)
+        bottle.response.status = 202
+        return {"number": number}
+
+    def _complain(self, name: str, kind: str, text: str) -> None:
+        self._programs.complain(f"{name} {kind}", f"hook {name} {text}")
+
+
+def _parse_json(data: bytes) -> Any:
+    """Read the JSON that was posted, {} where nothing was."""
+    if not data.strip():
+        return {}
+    kind = bottle.request.content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        refuse(415, "send JSON (application/json)")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        refuse(400, "this is no JSON")
+
+
+def _refuse_for_now(code: int, text: str, seconds: float) -> NoReturn:
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store", "Retry-After": f"{int(seconds) + 1}"}
+    raise bottle.HTTPResponse(json.dumps({"error": text}), code, headers)

@@ -199,7 +199,7 @@ class Site:
             return server.get_client_address(bottle.request.environ, channel.proxies)
 
         if programs.hooks:
-            from picoclaw.channels.dashboard.hooks import HookReceiver
+            from picoclaw.channels.dashboard.programs import HookReceiver
 
             receiver = HookReceiver(programs, self._backend, channel.post_from_program, find_address)
             self._app.route("/hooks/<name>", "POST", receiver.receive)

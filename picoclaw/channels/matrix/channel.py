@@ -19,16 +19,18 @@ from typing import Any
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.http_api import TOO_LARGE, CallRefused, Timing, Unreachable, as_dict, as_list, as_text, get
-from picoclaw.channels.matrix.api import MatrixApi, identify_account, join_path
-from picoclaw.channels.matrix.events import (
+from picoclaw.channels.matrix.api import (
+    MatrixApi,
     MatrixMessage,
     Reaction,
     RoomInfo,
     RoomPlace,
     as_event,
     get_thread,
+    identify_account,
     is_room,
     is_user,
+    join_path,
     make_pairing,
     parse_event,
     parse_place,
@@ -45,8 +47,7 @@ from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
 from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
-from picoclaw.store.inbox import InboxMessage
-from picoclaw.store.outbox import OutboxMessage
+from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 MATRIX_TIMING = Timing(between=0.0, in_groups=0.0)
 _ANSWERS: dict[str, ApprovalWord] = {

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from picoclaw.channels.attachments import Attachment
 from picoclaw.channels.http_api import Busy, CallRefused, Timing, Unreachable
-from picoclaw.channels.matrix.api import MatrixApi, join_path
-from picoclaw.channels.matrix.events import RoomPlace, as_event
+from picoclaw.channels.matrix.api import MatrixApi, RoomPlace, as_event, join_path
 from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, render_rich, split_answer, split_message
 from picoclaw.errors import ChannelDown
 from picoclaw.files import RootedPath

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import Any
 
 from picoclaw.channels.http_api import as_dict, as_list, as_text
-from picoclaw.channels.matrix.events import as_event, is_room, is_user, make_pairing
+from picoclaw.channels.matrix.api import as_event, is_room, is_user, make_pairing
 from picoclaw.channels.pairing import Pairing
 from picoclaw.config import Config
 

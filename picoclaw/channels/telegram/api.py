@@ -1,21 +1,41 @@
-"""The Bot API over HTTPS: one call, and its errors told apart. Knows no update and no chat.
+"""The Bot API over HTTPS: one call, and the updates and files that it brings.
 
-Source: https://core.telegram.org/bots/api, "Making requests".
+Updates may hold anything: what is not as documented is left out, and never an error.
+Source: https://core.telegram.org/bots/api, "Making requests", "Getting updates".
 """
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from picoclaw import files as picoclaw_files
-from picoclaw.channels.http_api import ApiAnswer, BadToken, Busy, CallRefused, HttpApi, OwnerMustAct, Unreachable
+from picoclaw.channels.attachments import IncomingFile
+from picoclaw.channels.http_api import (
+    ApiAnswer,
+    BadToken,
+    Busy,
+    CallRefused,
+    HttpApi,
+    OwnerMustAct,
+    Unreachable,
+    as_dict,
+    as_int,
+    as_text,
+    get,
+)
+from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import QUOTED_CHARS, QuotedMessage
+from picoclaw.config import Config
+from picoclaw.errors import ChannelError
 from picoclaw.files import RootedPath
 from picoclaw.http_client import OK
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.security import untrusted
+from picoclaw.text import pattern, truncate
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
 _QUIET_S, _STALLED_S = 60.0, 20.0
@@ -123,3 +143,248 @@ def _parse_result(answer: ApiAnswer) -> Any:
             raise Unreachable(f"Telegram has a server error ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
     raise CallRefused(f"Telegram refused: {said}", moved_to=moved if isinstance(moved, int) else 0)
+
+
+_FILES = ("document", "voice", "audio", "video", "video_note", "animation")
+
+
+class BotIdentity(NamedTuple):
+    id: int
+    name: str
+
+
+class ChatPlace(NamedTuple):
+    chat: int
+    thread: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"telegram:{self.chat}:{self.thread}" if self.thread else f"telegram:{self.chat}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"chat_id": self.chat} | ({"message_thread_id": self.thread} if self.thread else {})
+
+
+def parse_place(key: str) -> ChatPlace:
+    """Read a session's key. Raises ChannelError for one that names no chat of Telegram's."""
+    try:
+        name, chat, *thread = key.split(":")
+        place = ChatPlace(int(chat), int(thread[0]) if thread else 0)
+    except ValueError:
+        name, place = "", ChatPlace(0)
+    if name != "telegram" or place.key != key or not place.chat:
+        raise ChannelError(f"{key!r} is not a Telegram chat")
+    return place
+
+
+class TelegramMessage(NamedTuple):
+    """A message; `thread` is the topic of a forum, 0 elsewhere, `date` when it was sent, in seconds since 1970.
+
+    `who` is how the person calls themselves. `strange` says why the text is not their word, such as "a message that was
+    forwarded from Eve", '' when it is. `notes` say what the text alone does not. `addressed` when it is meant for the
+    bot, which in a group not every message is. `album` is the same for files that were sent together. Messages that
+    wait for their files are kept as lists in this order.
+    """
+
+    update: int
+    chat: int
+    thread: int
+    message: int
+    user: int
+    who: str
+    text: str
+    date: int
+    notes: tuple[str, ...] = ()
+    strange: str = ""
+    quotes: tuple[QuotedMessage, ...] = ()
+    files: tuple[IncomingFile, ...] = ()
+    album: str = ""
+    private: bool = False
+    addressed: bool = True
+    external: str = ""
+
+    @property
+    def place(self) -> ChatPlace:
+        return ChatPlace(self.chat, self.thread)
+
+    @property
+    def sender(self) -> str:
+        return str(self.user)
+
+    @property
+    def stem(self) -> str:
+        return f"telegram{self.chat}-{self.message}"
+
+
+class ButtonPress(NamedTuple):
+    update: int
+    id: str
+    user: int
+    chat: int
+    data: str
+    message: int = 0
+
+
+class EmptyUpdate(NamedTuple):
+    """An update that says nothing to us, and only has to be acknowledged."""
+
+    update: int
+
+
+Update = TelegramMessage | ButtonPress | EmptyUpdate
+
+
+def make_pairing(config: Config) -> Pairing:
+    """Give the people of config.toml, and those who were paired."""
+    allow = [str(number) for number in config.telegram.allow if number > 0]
+    owner = str(config.telegram.owner) if config.telegram.owner > 0 else ""
+    return Pairing("telegram", config.home, allow, owner, config.people, config.agents)
+
+
+def identify_bot(api: TelegramApi, wait: float = 20.0) -> BotIdentity:
+    """Ask which bot this is, for at most `wait` seconds. Raises as TelegramApi.call."""
+    told = api.call("getMe", {}, wait)
+    number, name = get(told, "id"), get(told, "username")
+    if not isinstance(number, int) or not isinstance(name, str) or not name:
+        raise Unreachable("Telegram does not say which bot this is")
+    return BotIdentity(number, name)
+
+
+def parse_update(raw: Any, me: BotIdentity) -> Update | None:
+    """Read one update; None for what has not even a number to acknowledge it by."""
+    number = as_int(get(raw, "update_id"))
+    if not number:
+        return None
+    if query := as_dict(raw.get("callback_query")):
+        user, name, data = as_int(get(query, "from", "id")), as_text(query.get("id")), as_text(query.get("data"))
+        chat = as_int(get(query, "message", "chat", "id"))
+        message_id = as_int(get(query, "message", "message_id"))
+        return ButtonPress(number, name, user, chat, data, message_id) if user and name else EmptyUpdate(number)
+    edited = "edited_message" in raw
+    message = as_dict(raw.get("edited_message" if edited else "message"))
+    return _parse_message(number, message, me, edited=edited) or EmptyUpdate(number)
+
+
+def join_albums(updates: list[Update]) -> list[Update]:
+    """Make one message of the files that were sent together; the newest number acknowledges them all."""
+    merged: list[Update] = []
+    for one in updates:
+        last = merged[-1] if merged else None
+        if (
+            isinstance(one, TelegramMessage)
+            and isinstance(last, TelegramMessage)
+            and one.album
+            and (one.album, one.chat, one.user) == (last.album, last.chat, last.user)
+        ):
+            text, files = last.text or one.text, last.files + one.files
+            addressed, strange = last.addressed or one.addressed, last.strange or one.strange
+            merged[-1] = last._replace(update=one.update, text=text, files=files, addressed=addressed, strange=strange)
+        else:
+            merged.append(one)
+    return merged
+
+
+def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edited: bool) -> TelegramMessage | None:
+    chat, message_id, user = (as_int(get(message, *keys)) for keys in (("chat", "id"), ("message_id",), ("from", "id")))
+    text, attached = _read_text(message), _list_files(message)
+    if not (chat and message_id and user and (text or attached)):
+        return None
+    if message["from"].get("is_bot") is True or "sender_chat" in message:
+        return None
+    if edited and "location" in message:  # a place that is shared live moves every few seconds
+        return None
+    private = message["chat"].get("type") == "private"
+    return TelegramMessage(
+        update=number,
+        chat=chat,
+        thread=as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
+        message=message_id,
+        user=user,
+        who=_read_name(message["from"]),
+        text=_strip_bot_name(text, me),
+        date=as_int(message.get("edit_date" if edited else "date")),
+        notes=("edited",) if edited else (),
+        strange=_explain_foreign(message),
+        quotes=_list_quotes(message, me),
+        files=attached,
+        album=as_text(message.get("media_group_id")),
+        private=private,
+        addressed=private or _is_addressed(message, text, me),
+        external=f"{message_id}e{as_int(message.get('edit_date'))}" if edited else str(message_id),
+    )
+
+
+def _read_text(message: dict[str, Any]) -> str:
+    """Read what a message says; a place and a contact in words."""
+    if text := as_text(message.get("text")) or as_text(message.get("caption")):
+        return text.strip()
+    if emoji := as_text(get(message, "sticker", "emoji")):
+        return emoji
+    latitude, longitude = get(message, "location", "latitude"), get(message, "location", "longitude")
+    if isinstance(latitude, float | int) and isinstance(longitude, float | int):
+        return f"latitude {latitude}, longitude {longitude}"
+    parts = (as_text(get(message, "contact", key)) for key in ("first_name", "last_name", "phone_number"))
+    return " ".join(filter(None, parts))
+
+
+def _explain_foreign(message: dict[str, Any]) -> str:
+    """Say why a message is not the word of whoever sends it: they have passed on what another has written."""
+    if origin := as_dict(message.get("forward_origin")):
+        senders = (as_dict(origin.get(key)) for key in ("sender_user", "chat", "sender_chat"))
+        sender = next(filter(None, senders), None)
+        name = _read_name(sender) if sender else untrusted.sanitize_name(as_text(origin.get("sender_user_name")))
+        return f"a message that was forwarded from {name or 'somebody'}"
+    if bot := as_dict(message.get("via_bot")):
+        return f"a message that was written by the bot {_read_name(bot)}"
+    return "a contact's card" if as_dict(message.get("contact")) else ""
+
+
+def _list_quotes(message: dict[str, Any], me: BotIdentity) -> tuple[QuotedMessage, ...]:
+    """Give what a message answers, shortened; of a part that was chosen, that part."""
+    text, whose, own = as_text(get(message, "quote", "text")), "another chat", False
+    if answered := as_dict(message.get("reply_to_message")):
+        by = as_int(get(answered, "from", "id"))
+        whose = "yours" if by == me.id else "another"
+        own = by == as_int(get(message, "from", "id")) and not _explain_foreign(answered)
+        text = text or _read_text(answered)
+    elif not as_dict(message.get("external_reply")):
+        return ()
+    text = truncate(" ".join(text.split()), QUOTED_CHARS)
+    return (QuotedMessage(whose, text, own),) if text else ()
+
+
+def _is_addressed(message: dict[str, Any], text: str, me: BotIdentity) -> bool:
+    if as_int(get(message, "reply_to_message", "from", "id")) == me.id:
+        return True
+    named = rf"(?:(?<![\w@/.+-])|(?<!\S)/\w+)@{re.escape(me.name)}(?![\w@]|\.\w)"
+    return bool(re.search(named, text, re.IGNORECASE))
+
+
+def _strip_bot_name(text: str, me: BotIdentity) -> str:
+    """Leave out the bot's own name, which is there to address it: before the text, or behind a command."""
+    first, blank, rest = text.partition(" ")
+    mention = f"@{me.name.lower()}"
+    if first.lower().rstrip(",:") == mention:
+        return rest.lstrip()
+    if first.startswith("/") and first.lower().endswith(mention):
+        return f"{first[: -len(mention)]}{blank}{rest}"
+    return text
+
+
+def _list_files(message: dict[str, Any]) -> tuple[IncomingFile, ...]:
+    photos = message.get("photo")
+    sizes = [_parse_file(photo, "photo") for photo in photos] if isinstance(photos, list) else []
+    if found := [file for file in sizes if file]:
+        return (max(found, key=lambda file: file.size),)
+    return next(((file,) for kind in _FILES if (file := _parse_file(message.get(kind), kind))), ())
+
+
+def _parse_file(raw: Any, kind: str) -> IncomingFile | None:
+    name, size = as_text(get(raw, "file_id")), max(0, as_int(get(raw, "file_size")))
+    return IncomingFile(name, kind, as_text(get(raw, "file_name")), size) if name else None
+
+
+def _read_name(sender: dict[str, Any]) -> str:
+    parts = (as_text(sender.get(key)) for key in ("first_name", "last_name", "title"))
+    return untrusted.sanitize_name(" ".join(filter(None, parts))) or str(as_int(sender.get("id")))

@@ -24,8 +24,8 @@ from picoclaw.hw.board import (
     SerialSettings,
     SpiDevice,
     SpiNode,
+    translate_os_error,
 )
-from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.reading import WiredPart
 
 if TYPE_CHECKING:
@@ -142,14 +142,14 @@ class LinuxBoard:
             return self._chip_selects[bus, chip]
 
     def ports(self) -> list[SerialPortInfo]:
-        from picoclaw.hw.linux import serial
+        from picoclaw.hw.linux.buses import list_ports
 
-        return serial.list_ports(self._root)
+        return list_ports(self._root)
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:
-        from picoclaw.hw.linux import serial
+        from picoclaw.hw.linux.buses import LinuxSerial
 
-        return serial.LinuxSerial(name, settings, self._root)
+        return LinuxSerial(name, settings, self._root)
 
     def gpio_chips(self) -> list[GpioChip]:
         from picoclaw.hw.linux import gpio

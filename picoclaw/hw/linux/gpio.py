@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
-from picoclaw.hw.board import Bias, Edge, GpioChip, LineHandle, LineInfo
-from picoclaw.hw.faults import make_hardware_error, translate_os_error
+from picoclaw.hw.board import Bias, Edge, GpioChip, LineHandle, LineInfo, make_hardware_error, translate_os_error
 
 CONSUMER = "picoclaw"
 

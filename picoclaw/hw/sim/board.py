@@ -27,10 +27,10 @@ from picoclaw.hw.board import (
     SerialSettings,
     SpiDevice,
     SpiNode,
+    translate_os_error,
 )
-from picoclaw.hw.faults import translate_os_error
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.scene import DEFAULT_SCRIPT, Scene, Script, SimFaults
+from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Scene, Script, SimFaults
 
 if TYPE_CHECKING:
     from picoclaw.hw.sim.buses import SerialPeer, SimI2C, SimSpi

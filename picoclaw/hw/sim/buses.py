@@ -6,9 +6,17 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from picoclaw.hw.board import I2CRead, I2CWrite, Presence, SpiNode, SpiSettings, SpiTransfer
-from picoclaw.hw.faults import Backoff, translate_os_error
-from picoclaw.hw.sim.scene import SimFaults
+from picoclaw.hw.board import (
+    Backoff,
+    I2CRead,
+    I2CWrite,
+    Presence,
+    SpiNode,
+    SpiSettings,
+    SpiTransfer,
+    translate_os_error,
+)
+from picoclaw.hw.sim.script import SimFaults
 
 _ERRNO = {"unplugged": errno.EREMOTEIO, "nack": errno.EREMOTEIO, "stuck": errno.ETIMEDOUT, "eio": errno.EIO}
 _LOG_LENGTH = 1000

@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.board import Bias, Edge, GpioChip, LineHandle, LineInfo
-from picoclaw.hw.faults import translate_os_error
+from picoclaw.hw.board import Bias, Edge, GpioChip, LineHandle, LineInfo, translate_os_error
 from picoclaw.hw.linux.gpio import CONSUMER, EVENT_BUFFER_SIZE, check_offset, select_chip, translate_line_error
-from picoclaw.hw.sim.scene import SimLine
+from picoclaw.hw.sim.script import SimLine
 
 PATH, LABEL = "/dev/gpiochip0", "pinctrl-sim"
 _LOCK = struct.Struct("@hhqqi0q")  # struct flock: type, whence, start, length, process

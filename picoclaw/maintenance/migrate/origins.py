@@ -770,7 +770,7 @@ def _list_shared_skills(found: ForeignAgent) -> Iterator[tuple[_Folder, str]]:
 
 def _read_notes(found: ForeignAgent, folder: _Folder) -> None:
     """Read the notes of days, wherever they lie: memory/2026-11-20.md and memory/202611/20261120.md."""
-    from picoclaw.memory.entries import parse_entries
+    from picoclaw.memory.files import parse_entries
 
     names = folder.names("memory")
     for month in [name for name in names if re.fullmatch(r"\d{6}", name)]:

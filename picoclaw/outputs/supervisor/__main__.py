@@ -18,8 +18,7 @@ from pathlib import Path
 from picoclaw.automation.clock import boottime
 from picoclaw.files import explain_os_error
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.outputs.supervisor.leases import load_marker
-from picoclaw.outputs.supervisor.plan import open_board, rescue
+from picoclaw.outputs.supervisor.leases import load_marker, open_board, rescue
 from picoclaw.outputs.supervisor.worker import SupervisorWorker
 
 _LOCK_TIMEOUT_S = 2.0

@@ -1,4 +1,7 @@
-"""Who is connected to the supervisor, and what of its words has not been answered yet."""
+"""The supervisor's requests (set, off, stop, status) and its tick, who is connected, and what is not answered yet.
+
+How leases end is in leases.py.
+"""
 
 import json
 import os
@@ -9,17 +12,371 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from picoclaw.automation import clock
+from picoclaw.files import explain_os_error
 from picoclaw.hw.board import Board
-from picoclaw.outputs.supervisor.endpoint import LONGEST_LINE
-from picoclaw.outputs.supervisor.leases import Leases
+from picoclaw.outputs import config
+from picoclaw.outputs.config import OutputConfig, format_level
+from picoclaw.outputs.limits import (
+    LimitContext,
+    OutputRequest,
+    Refusal,
+    SensorSample,
+    check_limits,
+    resolve_seconds,
+)
+from picoclaw.outputs.supervisor.endpoint import LONGEST_LINE, STOP_FILE
+from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputPlan, SampleSource
 from picoclaw.outputs.supervisor.lines import OutputDrivers, StopButtonInput
-from picoclaw.outputs.supervisor.requests import SAMPLE_TIMEOUT_S, WRITE_TIMEOUT_S, RequestHandler, make_refusal
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function, read_trusted_time
 from picoclaw.text import parse_json_object
+
+Answer = dict[str, Any]
+_ANY_BOARD = {"stop", "safe", "off", "leave", "release"}  # they can only make something safe
+
+
+def parse_set_request(given: dict[str, Any]) -> OutputRequest | Refusal:
+    seconds = given.get("seconds")
+    try:
+        level = config.parse_level(str(given.get("level", "")))
+    except ValueError as error:
+        return Refusal("value", str(error))
+    if seconds is not None and (not isinstance(seconds, int | float) or not 0 < seconds < 1e9 or seconds is True):
+        return Refusal("longest_on", "seconds must be a number, and more than 0")
+    return OutputRequest(level, seconds, str(given.get("who", "")))
+
+
+def make_ok(text: str, **more: Any) -> Answer:
+    """It was done."""
+    return {"ok": True, "text": text} | more
+
+
+def make_refusal(rule: str, text: str) -> Answer:
+    """It was refused by a rule, or failed."""
+    return {"ok": False, "rule": rule, "text": text}
+
+
+def make_result(bad: list[str], good: str) -> Answer:
+    """It was done, unless something is bad."""
+    return make_refusal("hardware", "; ".join(bad)) if bad else make_ok(good)
+
+
+def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> Answer:
+    return {
+        "name": output.name,
+        "kind": output.kind,
+        "place": output.place,
+        "level": lease.level if lease else output.safe_level,
+        "left": round(lease.ends - now, 1) if lease else None,
+    }
+
+
+def check_board(given: dict[str, Any], kind: str) -> Answer | None:
+    """Refuse a client that means another board than the supervisor's."""
+    if given["do"] in _ANY_BOARD or given.get("board", kind) == kind:
+        return None
+    why = f"a supervisor of the {kind} board is at work in this home: end whatever uses it, or choose with `--board {kind}`"
+    return make_refusal("board", why)
+
+
+# Answers requests: who may do what with which output, and until when. Waits for nothing; clocks are handed in.
+
+SAMPLE_TIMEOUT_S, WRITE_TIMEOUT_S = 5.0, 8.0
+"""How long a request may wait for a measurement, and in all when the disk is slow as well."""
+
+CHECK_INTERVAL_S, _MAX_NAME = 1.0, 60
+
+
+class RequestHandler:
+    def __init__(
+        self,
+        home: Path,
+        leases: Leases,
+        samples: SampleSource,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime | None],
+        board: Board,
+    ) -> None:
+        """`clock` gives boottime; `wall` local time, None when it is not trusted."""
+        self._home = home
+        self._leases = leases
+        self._samples = samples
+        self._clock = clock
+        self._wall = wall
+        self._trouble = ""
+        self._plan = OutputPlan(home, board)
+        self._looked = clock()
+        self._stopped = ""
+        self.button: StopButtonInput | None = None
+        self.lost = ""
+
+    def begin(self) -> None:
+        """Bring everything to its safe level, whatever was before, and read back what has happened."""
+        self._plan.load()
+        self._trouble = self._leases.begin(self._plan.usable().values())
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is or goes away from its safe level, and nothing is known only here."""
+        return (
+            self.all_is_safe and not self._leases.intents and (not self._stopped or (self._home / STOP_FILE).exists())
+        )
+
+    @property
+    def all_is_safe(self) -> bool:
+        """Whether nothing is away from its safe level."""
+        return not self._leases.running and not self._leases.unsafe
+
+    @property
+    def live(self) -> bool:
+        """Whether something is away from its safe level."""
+        return bool(self._leases.running)
+
+    @property
+    def holders(self) -> set[int | None]:
+        """The clients that something is on for."""
+        return {lease.client for lease in self._leases.running.values()}
+
+    def request(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
+        """Answer one request; None when a sample or the disk has to come first: ask again when it may have come.
+
+        `asked_at` is when the request came; WRITE_TIMEOUT_S after that there is an answer in any case.
+        """
+        self._reload()
+        self._heed_button()
+        who, do = str(given.get("who", ""))[:_MAX_NAME], given.get("do")
+        does: dict[object, Callable[[], Answer | None]] = {
+            "set": lambda: self._set(given, client, asked_at),
+            "off": lambda: self._off(str(given.get("name", "")), who),
+            "stop": lambda: self.stop(who),
+            "safe": lambda: self._all_off(who),
+            "resume": lambda: self._resume(who, client, asked_at),
+            "list": self._list,
+            "leave": lambda: self._leave(client),
+            "release": lambda: self._release(client),
+        }
+        if not isinstance(do, str) or do not in does:
+            return make_refusal("request", f"a request needs do: {', '.join(map(str, does))}")
+        answer = check_board(given, self._leases.kind) or does[do]()
+        if answer is not None:
+            self._leases.drop_intent(client)
+        return answer
+
+    def _set(self, given: dict[str, Any], client: int, asked_at: float) -> Answer | None:
+        name = str(given.get("name", ""))
+        output = self._plan.declared.outputs.get(name)
+        ask = parse_set_request(given)
+        if isinstance(ask, Refusal):
+            return self._refused(name, given, ask)
+        if output and ask.level == output.safe_level:
+            return self._off(name, ask.who)
+        needed = output.needed if output else None
+        sample = self._samples.latest(needed) if needed else None
+        moment = self._moment(name, sample)
+        intent = self._leases.intents.get(client)
+        if intent and intent.cancelled:
+            return make_refusal("safe", f"{name[:_MAX_NAME]} stays at its safe level; meanwhile: {intent.cancelled}")
+        if intent and intent.renews and ask.seconds is not None:  # limits go by when it ends, which is as it was then
+            ask = ask._replace(seconds=ask.seconds - (moment.now - intent.at))
+        refusal = check_limits(name, ask, moment)
+        if refusal and refusal.rule == "sensor" and needed and self._may_wait(sample, asked_at):
+            self._samples.want(needed)
+            return None
+        if refusal or output is None:
+            return self._refused(name, given, refusal or Refusal("unknown output", name))
+        ask = ask._replace(seconds=resolve_seconds(output, ask, moment))
+        return self._away(output, ask, client, asked_at) if name in self._plan.usable() else self._dry(output, ask)
+
+    def _may_wait(self, sample: SensorSample | None, asked_at: float) -> bool:
+        return self._clock() < asked_at + SAMPLE_TIMEOUT_S and (sample is None or sample.at < asked_at)
+
+    def _moment(self, name: str, sample: SensorSample | None) -> LimitContext:
+        problem = next(iter(self._problems()), "") or self._plan.fault(name)
+        known, plain = self._plan.declared.outputs, self._plan.wiring.plain
+        return LimitContext(
+            self._clock(), self._wall(), self._leases.history, known, sample, self.stopped, problem, plain
+        )
+
+    @property
+    def stopped(self) -> str:
+        """By whom everything is stopped; empty when it is not."""
+        return self._stopped or (f"{STOP_FILE} is there" if (self._home / STOP_FILE).exists() else "")
+
+    def _refused(self, name: str, given: dict[str, Any], refusal: Refusal) -> Answer:
+        asked = {key: str(given.get(key, ""))[:_MAX_NAME] for key in ("level", "seconds", "who")}
+        self._leases.note("refused", name=name[:_MAX_NAME], rule=refusal.rule, why=refusal.why, **asked)
+        return make_refusal(refusal.rule, f"{name[:_MAX_NAME]} was refused: {refusal}")
+
+    def _dry(self, output: OutputConfig, ask: OutputRequest) -> Answer:
+        self._leases.note("dry", name=output.name, level=ask.level, seconds=ask.seconds, who=ask.who)
+        return make_ok(
+            f"dry run, NOTHING was driven: {output.name} would be {format_level(ask.level)} for {ask.seconds:g} s;"
+            f" its declaration is new or changed, a person arms it with `picoclaw outputs arm {output.name}`",
+            dry=True,
+        )
+
+    def _away(self, output: OutputConfig, ask: OutputRequest, client: int, asked_at: float) -> Answer | None:
+        intent = self._leases.intents.get(client)
+        if intent is None:
+            written = self._leases.write_down(client, output, ask, self._plan.usable().values())
+            if isinstance(written, str):
+                return make_refusal("hardware", written)
+            intent = written
+        if not intent.is_done:
+            return None if self._clock() < asked_at + WRITE_TIMEOUT_S else self._too_slow(f"{output.name} was refused")
+        if intent.error:
+            why = f"it cannot be written down: {explain_os_error(intent.error)}"
+            return make_refusal("audit", f"{output.name} was refused: {Refusal('audit', why)}")
+        if problem := self._leases.grant(client, output, ask):
+            return make_refusal("hardware", problem)
+        if self.stopped:
+            self._leases.make_safe(output, "safe", "stop")
+            return make_refusal("stop", f"{output.name} is at its safe level again: everything was stopped meanwhile")
+        return make_ok(f"{output.name} is {format_level(ask.level)} for {intent.seconds:g} s", seconds=intent.seconds)
+
+    def _too_slow(self, what: str) -> Answer:
+        why = f"the disk took nothing for {WRITE_TIMEOUT_S:g} s, and it has to be written down first: try again (see dmesg)"
+        return make_refusal("audit", f"{what}: {Refusal('audit', why)}")
+
+    def _off(self, name: str, who: str) -> Answer:
+        lease, armed, known = self._leases.running.get(name), self._plan.armed(), self._plan.declared.outputs
+        if lease is None and name not in known:
+            return make_refusal(
+                "unknown output", f"there is no output {name[:_MAX_NAME]!r}; declared: {', '.join(known) or 'none'}"
+            )
+        if lease is None and name not in armed:
+            return make_ok(f"{name} was not on")
+        output = lease.output if lease else armed[name]
+        problem = self._leases.make_safe(output, "off", who=who)
+        hint = f"; `picoclaw outputs set {name} off SECONDS` switches it off for a while" if output.safe_level else ""
+        return make_result(
+            [problem] if problem else [], f"{name} is at its safe level, {format_level(output.safe_level)}{hint}"
+        )
+
+    def stop(self, who: str) -> Answer:
+        """Everything off, and nothing on until a person resumes."""
+        self._stopped = f"by {who or 'somebody'}"
+        problems = self._leases.make_all_safe([*self._plan.usable().values()], "stop")
+        self._leases.journal.change(lambda: (self._home / STOP_FILE).touch(mode=0o600))
+        self._leases.record_later("stop", who=who)
+        unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
+        return make_result(
+            problems,
+            f"stopped: everything is at its safe level{unarmed}; nothing is switched on until you type `picoclaw outputs resume`",
+        )
+
+    def _all_off(self, who: str) -> Answer:
+        problems = self._leases.make_all_safe([*self._plan.usable().values()], f"asked by {who}")
+        unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
+        return make_result(problems, f"everything is at its safe level{unarmed}")
+
+    def _resume(self, who: str, client: int, asked_at: float) -> Answer | None:
+        if who != "owner":
+            return make_refusal(
+                "who", f"{who or 'nobody'} may not resume; a person does that with `picoclaw outputs resume`"
+            )
+        file = self._home / STOP_FILE
+        intent = self._leases.intents.get(client) or self._leases.change(client, lambda: file.unlink(missing_ok=True))
+        if not intent.is_done:
+            return None if self._clock() < asked_at + WRITE_TIMEOUT_S else self._too_slow("everything stays stopped")
+        if intent.error:
+            return make_refusal("stop", f"{file} cannot be removed: {explain_os_error(intent.error)}")
+        if intent.cancelled:
+            return make_refusal("stop", f"everything stays stopped; meanwhile: {intent.cancelled}")
+        self._stopped = ""
+        self._leases.note("resume", who=who)
+        return make_ok("resumed: outputs may be switched on again")
+
+    def _leave(self, client: int) -> Answer:
+        self._leases.leave(client)
+        return make_ok("left")
+
+    def _release(self, client: int) -> Answer:
+        self._leases.end_client(client)
+        return make_ok("released")
+
+    def _list(self) -> Answer:
+        now, armed, running = self._clock(), self._plan.armed(), self._leases.running
+        faults, unsafe = self._plan.wiring.faults, self._leases.unsafe
+        rows = [
+            make_output_row(output, running.get(name), now)
+            | {"armed": name in armed, "unsafe": name in unsafe, "fault": faults.get(name, "")}
+            for name, output in self._plan.declared.outputs.items()
+        ]
+        return {"ok": True, "outputs": rows, "problems": self._problems(), "stopped": self.stopped}
+
+    def _problems(self) -> list[str]:
+        button = self.button.trouble if self.button else ""
+        return [*filter(None, [self._trouble, button]), *self._plan.declared.problems]
+
+    def gone(self, client: int) -> None:
+        """A client is gone without a word."""
+        self._leases.end_client(client)
+
+    def all_safe(self, why: str) -> None:
+        """Bring everything that is away back."""
+        self._leases.make_all_safe(why=why)
+
+    def flush(self) -> None:
+        """Have written down what `tick`, `gone` and the like have done; to be called before sleeping."""
+        self._leases.flush()
+
+    def close(self, seconds: float) -> None:
+        """Wait until everything is written down, at most so long."""
+        self._leases.flush()
+        self._leases.journal.drain(seconds)
+
+    def tick(self) -> None:
+        """Do what is due: the button, files that no longer allow what is on, leases that end."""
+        self._heed_button()
+        self._look(self._clock())
+        self._leases.end_due(self._samples)
+
+    @property
+    def looks(self) -> float | None:
+        """When `tick` looks at the files again, None when nothing hangs on them."""
+        return self._looked + CHECK_INTERVAL_S if self.live else None
+
+    def due(self, *, critical: bool = False) -> float | None:
+        """When `tick` is to be called next, None for not at all; `critical`: when something has to go safe."""
+        return self._leases.next_due(self._samples, critical=critical)
+
+    def _heed_button(self) -> None:
+        if self.button is None:
+            return
+        held = self.button.held(self._plan.declared.stop)
+        if self.button.trouble:
+            self.all_safe(self.button.trouble)
+        elif held and not self.stopped:
+            self.stop("the stop button")
+
+    def _look(self, now: float) -> None:
+        """While something is away from its safe level, look about once a second whether the files still allow it."""
+        if self.all_is_safe or (now < self._looked + CHECK_INTERVAL_S and not (self._home / STOP_FILE).exists()):
+            return
+        self._looked = now
+        if lost := self._plan.lost:
+            self.lost = lost
+            self.all_safe(self.lost)
+            self._leases.journal.is_ours = False
+            return
+        self._reload()
+        if self.stopped:
+            self.all_safe("stop")
+
+    def _reload(self) -> None:
+        """Look whether outputs.toml is another than the one we know; what is on then was meant by the old one."""
+        if not self._plan.changed:
+            return
+        self._leases.make_all_safe(why="outputs.toml was changed")
+        self._leases.drivers.close()  # their declarations may change
+        self._leases.note("reload")
+        self._plan.load()
+        self._leases.make_all_safe([*self._plan.usable().values()])
 
 
 class ClientConnection:

@@ -25,7 +25,7 @@ from picoclaw.errors import HardwareError
 from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.sim import parts
 from picoclaw.hw.sim.buses import SimI2C, SimSpi
-from picoclaw.hw.sim.scene import Scene, SimFault, SimFaults
+from picoclaw.hw.sim.script import Scene, SimFault, SimFaults
 
 SOCKET = "/run/picosim.sock"
 I2C_M_RD = 1

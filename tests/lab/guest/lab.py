@@ -113,7 +113,7 @@ class Bridge:
             self.ask(do="remove", at=place)
 
     def fault(self, kind: str, on: str) -> None:
-        """Break the wiring: a kind of fault, by picoclaw.hw.sim.scene."""
+        """Break the wiring: a kind of fault, by picoclaw.hw.sim.script."""
         self.ask(do="fault", kind=kind, on=on)
 
     def heal(self) -> None:

@@ -2,7 +2,7 @@
 
 from picoclaw.hw.board import SpiSettings
 from picoclaw.hw.sim.buses import Nack
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 
 
 class Loop:

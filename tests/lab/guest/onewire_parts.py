@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 
 from picoclaw.hw.sim.buses import Nack
 from picoclaw.hw.sim.parts.temperature import SimDS18B20, append_crc, split_bits
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.script import Scene
 
 _SEARCH, _READ_ROM, _MATCH, _SKIP, _ALARM_SEARCH = 0xF0, 0x33, 0x55, 0xCC, 0xEC
 _CONVERT, _WRITE, _READ, _COPY, _RECALL, _POWER = 0x44, 0x4E, 0xBE, 0x48, 0xB8, 0xB4

@@ -5,8 +5,8 @@ from collections.abc import Generator, Sequence
 from typing import ClassVar
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.words import Converter, WordRegisters, clamp, decode_signed, encode_signed
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import Converter, WordRegisters, clamp, decode_signed, encode_signed
+from picoclaw.hw.sim.script import Scene
 
 # Microchip's MCP3008, clocked bit by bit as its datasheet DS21295 draws it (figures 5-1 and 5-2).
 

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import ClassVar
 
-from picoclaw.hw.sim.parts.words import ByteRegisters, clamp
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import ByteRegisters, clamp
+from picoclaw.hw.sim.script import Scene
 
 
 class _BoschPart(ByteRegisters):

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from picoclaw.hw.sim.buses import Nack
-from picoclaw.hw.sim.parts.words import clamp
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import clamp
+from picoclaw.hw.sim.script import Scene
 
 Words = list[int]
 Handler = Callable[[list[int]], Words]

@@ -3,8 +3,8 @@
 import struct
 from datetime import UTC, datetime, timedelta
 
-from picoclaw.hw.sim.parts.words import ByteRegisters, encode_signed
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import ByteRegisters, encode_signed
+from picoclaw.hw.sim.script import Scene
 
 # NXP's PCF8574 (eight pins, revision 5 of its data sheet) and PCA9685 (sixteen PWM outputs, revision 4).
 

@@ -5,8 +5,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from picoclaw.hw.sim.parts.words import clamp
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import clamp
+from picoclaw.hw.sim.script import Scene
 
 _BYTE_S = 10 / 9600  # ten bits, at the baud rate of all these parts
 _BUFFER_SIZE = 4095  # what a kernel keeps for a reader that does not come

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.parts.words import WordRegisters, clamp, decode_signed, encode_signed
-from picoclaw.hw.sim.scene import Scene
+from picoclaw.hw.sim.parts import WordRegisters, clamp, decode_signed, encode_signed
+from picoclaw.hw.sim.script import Scene
 
 
 class SimMAX31855:
