@@ -463,8 +463,8 @@ class App:
         from picoclaw.intents.conversation import clean_text
         from picoclaw.intents.grammar import find_language
 
-        found = (find_language(clean_text(text), self.languages) for text in reversed(texts[-3:]))
-        language = next(filter(None, found), (self.root or self).language or "en")
+        said = [clean_text(text) for text in reversed(texts[-3:])]
+        language = find_language(said, self.languages) or (self.root or self).language or "en"
         with suppress(ConfigError):
             return self.load_language(language).say["reminder"] if language != "en" else ""
         return ""

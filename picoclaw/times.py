@@ -114,6 +114,12 @@ def _make_last(match: re.Match[str], now: datetime) -> TimeRange:
     return TimeRange((now.astimezone(UTC) - timedelta(seconds=length)).astimezone(now.tzinfo), now)
 
 
+def _make_last_before(match: re.Match[str], now: datetime) -> TimeRange:
+    """A length of time before another one that ends now: "3 days before last 3 days"."""
+    end = _make_last(pattern(r".* last (.+)").match(match[0]), now).begin  # type: ignore[arg-type]  # the form has it
+    return TimeRange(_make_last(match, end).begin, end)
+
+
 def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
     if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
         begin = _get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
@@ -205,6 +211,11 @@ def _make_weekday(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(now.date() - timedelta(back), 1, now)
 
 
+def _make_day_beside(match: re.Match[str], now: datetime) -> TimeRange:
+    back = (now.weekday() - WEEKDAYS.index(match[2])) % 7
+    return _make_days(now.date() - timedelta(back + (1 if match[1] == "before" else -1)), 1, now)
+
+
 def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(date.fromisoformat(match[1]), 1, now)
 
@@ -271,7 +282,7 @@ def _get_midnight(day: date, now: datetime) -> datetime:
 
 _DATE = rf"(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({'|'.join(MONTHS)})|({'|'.join(MONTHS)}) (\d{{1,2}})(?:st|nd|rd|th)?"
 _DAY = (
-    r"(?:last |on |day before )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago|\d{1,2}(?:st|nd|rd|th)"
+    r"(?:last |on |day before |day after )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago|\d{1,2}(?:st|nd|rd|th)"
     rf"|\d{{1,2}} (?:{'|'.join(MONTHS)})"
 )
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
@@ -287,6 +298,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(rf"(this|{_DAY}) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
     (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
+    (pattern(rf"day (before|after) ({'|'.join(WEEKDAYS)})"), _make_day_beside),
     (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
     (pattern(rf"(?:on )?(?:{_DATE})"), _make_day_of_year),
     (pattern(r"(?:on )?(\d{1,2})(?:st|nd|rd|th)()()()"), _make_day_of_year),
@@ -294,6 +306,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
     (pattern(r"(\S.*?) at (\d{1,2}):(\d\d)"), _make_around_of_day),
     (pattern(r"since (.+)"), _make_since),
+    (pattern(r"(.+) before last .+"), _make_last_before),
     (pattern(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
     (pattern(r"(?:last |past |previous )?(.+)"), _make_last),
 ]

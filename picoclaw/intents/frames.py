@@ -6,7 +6,7 @@ order only those of `plain`, and anything else makes the frame no reading of the
 all orders of its parts, in every language that has words for them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -140,7 +140,7 @@ class FrameReader:
         tables, s = [self._book.words[name] for name in names], self._s
         return [
             sorted({hit[1] for table in tables if (hit := s.longest(table, i)) and hit[1] <= self._end}, reverse=True)
-            if not self._is_hour(i)
+            if not self._is_hour(i) and not s.longest(self._per, i)
             else []
             for i in range(self._end)
         ]
@@ -165,14 +165,21 @@ class FrameReader:
                 or self._s.longest(self._days, i) is not None
             )
             is_name = i > 0 and self._s.text(i, i + 1).istitle()
-            return not is_time and (not (follows or is_name) or known(stem_word(self._s.words[i])))
+            return not (is_time or self._s.longest(self._per, i)) and (
+                not (follows or is_name) or known(stem_word(self._s.words[i]))
+            )
         word, words = self._s.words[i], self._book.words
         is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):
             return False
-        if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT):
+        if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT) or self._s.longest(self._per, i):
             return False
         return word not in self._acts and not self._s.longest(self._days, i)
+
+    @cached_property
+    def _per(self) -> Mapping[str, object]:
+        """What asks for a figure of each day, which nothing here answers."""
+        return self._book.slot("per_word").values
 
     @cached_property
     def _days(self) -> dict[str, object]:

@@ -145,6 +145,7 @@ def load_grammar(
 
 
 _MAX_MARKS = 12_000  # bytes of the first line
+_MIN_LETTERS = 4  # in the words that tell a language
 
 
 def read_marks(file: Path) -> frozenset[str]:
@@ -156,17 +157,24 @@ def read_marks(file: Path) -> frozenset[str]:
     )  # "température" counts twice, "temperature" is English as well
 
 
-def find_language(text: str, languages: Mapping[str, frozenset[str]]) -> str:
-    """The language that has most of a text's words among those it is told by, of several the one with the longer words;
-    '' where none or several have.
+def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]]) -> str:
+    """The language of the first text that has a language, of the newest and those before it; '' where none has.
+
+    It is the one that has most of the words among those it is told by, of several the one with the longer words, and of
+    two alike none. A text with a word of few letters alone ("ne 29") is in it only where no other text has one.
     """
-    plain = text.lower()
-    words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
-    hits = {language: words & marks for language, marks in languages.items()}
-    counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
-    first = max(counts.values(), default=(0, 0))
-    best = [language for language, count in counts.items() if count == first]
-    return best[0] if first[0] and len(best) == 1 else ""
+    weak = ""
+    for text in texts:
+        plain = text.lower()
+        words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
+        hits = {language: words & marks for language, marks in languages.items()}
+        counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
+        first = max(counts.values(), default=(0, 0))
+        best = [language for language, count in counts.items() if count == first]
+        if len(best) == 1 and first[1] >= _MIN_LETTERS:
+            return best[0]
+        weak = weak or (best[0] if first[0] and len(best) == 1 else "")
+    return weak
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:

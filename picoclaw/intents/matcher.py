@@ -76,6 +76,7 @@ SHOWN = {"action": "list"}
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
+MIN_HINT = 0.15  # of orders, where it is only said how a rule is set
 MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
 MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
@@ -87,6 +88,9 @@ _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output
 SURE_BOARD = 0.7
 MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
 MIN_CHAT = 0.3
+_ENDS = frozenset({"off", "remove", "disable"})
+_HINTS = frozenset({"rule_condition", "output_planned"})
+"""Intents that only say how something is said, and take any text with an "if"."""
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _SAYING, _SAYING_OF_TIME = ("negations", "past", "days"), ("months", "every")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
@@ -353,6 +357,12 @@ class IntentMatcher:
             return found
         topics = self.topics
         intent = self.intents[found.intent] if found else None
+        if (
+            intent
+            and intent.name in _HINTS
+            and sum(one for one, name in self._score(s) if name in topics.proposed) < MIN_HINT
+        ):
+            found = intent = None  # "if my husband knew what I buy" is no rule
         swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
         if intent and (intent.after or intent.only or (s.last.name and not swallows)):
             return found  # it goes on with what was said before, of which the classifier knows nothing
@@ -377,6 +387,7 @@ class IntentMatcher:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
             return other if other and other.arguments else found
         is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in topics.asked)
+        is_asked |= intent.name == "what_if" and is_order and share >= SURE_ORDER
         if whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
             return found
         if is_order and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
@@ -737,7 +748,7 @@ class IntentMatcher:
             tables = [self._book.slot(name).values for name in ends if name in self._book.slot_names]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
-        for name in ("drop_verb", "stop_word"):  # "forget it" is an order where it is one as a whole
+        for name in ("drop_verb", "stop_word", "wrong_one"):  # "forget it" is an order where it is one as a whole
             if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
                 begin = end_of
                 break
@@ -767,10 +778,7 @@ class IntentMatcher:
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
-        made = [
-            (match.tool, match.arguments) if match and match.tool and self.intents[match.intent].acts else None
-            for _, match in told
-        ]
+        made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
     def _moves_with_text(self, match: IntentMatch) -> bool:
@@ -837,7 +845,8 @@ class IntentMatcher:
                 )  # numbers change
                 return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                return [(text, whole)]
+                goes_on = last.name and not is_complete(whole)
+                return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)
         else:
             parts = self._split(text, offered, topic, last)
@@ -852,24 +861,43 @@ class IntentMatcher:
             return []
         found = [self.match(part, offered, topic, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
+        if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
+            intent, action = self.intents[first.intent], first.arguments.get("action")
+            if action == "off" or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
+                told[0] = False
+                told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
         if told.count(False) != 1:
             return []
         part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
-        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES:
+        is_limit = match is not None and "_beyond" in match.said and "?" not in part  # "a warning then, 14 and above"
+        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
             return []
-        ends = match.arguments.get("action") in {"off", "remove"} and parts[0] == part
+        goes_on = last.name and self.intents[match.intent].after
+        ends = (goes_on or match.arguments.get("action") in _ENDS) and parts[0] == part
         return [(part, match)] if not self.intents[match.intent].kind or ends else []
 
+    def _is_statement(self, s: Sentence) -> bool:
+        """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
+        tables = (self.words["negations"], self.words["reported"], self._book.slot("if_word").values)
+        return bool(s.words) and not s.asks and not any(map(s.holds, tables)) and not is_quoted(s, len(s.words) - 1)
+
     def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
-        """Whether a sentence asks and orders nothing, and is not about what somebody has said."""
-        if match and match.tool:
-            return False
+        """Whether a sentence asks and orders nothing."""
         s = Sentence(text, self.words)
-        if not s.words or s.asks or s.holds(self.words["negations"]) or is_quoted(s, len(s.words) - 1):
-            return False
-        if s.holds(self._book.slot("if_word").values) or not self.words["reported"].keys().isdisjoint(s.words):
-            return False
-        return bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells"
+        tells = self._is_statement(s) and not (match and match.tool)
+        return tells and (bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells")
+
+    def _gives_reason(self, text: str) -> bool:
+        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
+        s, words = Sentence(text, self.words), self.words
+        begin = self._after(s, self._book.slot("because_word").values, 0)
+        names = ("but_word", "drop_verb", "again_word", "every_output")
+        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "splits", "declines", "agrees")]
+        tables += [self._find_names(), *(self._book.slot(name).values for name in names)]
+        is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
+        is_more |= any(stem_word(word) in self._acts for word in s.words[begin:]) or any(map(s.holds, tables))
+        firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
+        return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
@@ -910,8 +938,8 @@ class IntentMatcher:
                 asks = self._after(s, self.words["questions"], then) > 0
                 if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
                     continue
-                if not is_complete(first):
-                    continue
+                if not is_complete(first) or (ending and self._moves_with_text(first)):
+                    continue  # "todo: turn off the heater": a thing of two ends
                 if timed and first.intent != timed:
                     continue
                 if i == 1 and not self.intents[first.intent].kind and s.holds(self.words["ends"]):
@@ -924,11 +952,14 @@ class IntentMatcher:
                     match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
                 ):
                     continue  # a word was passed over in one of them
-                reads = not (hit or asks or self.intents[first.intent].kind or self._asks(s, i))
-                if reads and any(
-                    one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest
+                reads = not (asks or self.intents[first.intent].kind or self._asks(s, i))
+                bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
+                if (
+                    reads
+                    and bare
+                    and any(one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest)
                 ):
-                    continue  # "every other day, at 8, pump on": words that were only nearly read
+                    continue  # "every other day, at 8, pump on", "luz y bomba on": words that were only nearly read
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
@@ -994,8 +1025,8 @@ class IntentMatcher:
         if timed and not days.isdisjoint(s.words[:end]):
             return []  # whether that day is meant for what follows, too, cannot be told
         same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
-        is_own_time = same is not None and self.intents[first.intent].ask and "every_seconds" not in same.arguments
-        if same and (not timed or is_own_time):  # "every other day ..., a minute with the pump" is not every minute
+        is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
+        if same and (not timed or is_in or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
             return [(tail, same)]
         moves = self.intents[first.intent].kind in {"acts", "adds"}
         return [(tail, None)] if moves and not timed else []
@@ -1004,7 +1035,10 @@ class IntentMatcher:
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
-        for begin in range(min(end, most), 0, -1):
+        told = (
+            not self.words["reported"].keys().isdisjoint(s.words[end:])
+        )  # "fan off, says my wife" is no second output
+        for begin in range(0 if told else min(end, most), 0, -1):
             match = self.match(f"{s.text(0, begin)} {tail}", offered)
             alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
             if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
@@ -1138,14 +1172,16 @@ class IntentMatcher:
         if "_length" in found:
             found["message"] = planned
         limit = found.get("limit") if intent.after == "rule" else None
-        if isinstance(limit, dict) and "_scale" not in limit and (scale := s.read_last("_scale")):
-            found["limit"] = {"limit": scale_value(limit["limit"], scale)}
+        if isinstance(limit, dict):
+            scale = "" if "_scale" in limit else s.read_last("_scale")
+            found["limit"] = {name: one for name, one in limit.items() if name != "quantity"}
+            found["limit"] |= {"limit": scale_value(limit["limit"], scale)} if scale else {}
         if isinstance(found.get("level"), int):
             found["level"] = str(found["level"])
         if "_step" in found and "level" in given:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
-            found["level"] = _step_level(str(found["level"]), float(found["_step"]))
+            found |= _step_order(str(found["level"]), str(found["_step"]), s.last.arguments)
         match = make_match(intent, found, 1.0, "template")
         if "was" in kept and "notify" not in s.last.arguments:
             match.arguments.pop("notify", None)  # the rule tells nobody
@@ -1232,6 +1268,9 @@ class IntentMatcher:
         if "request" not in match.arguments:
             message = str(match.arguments.get("message", ""))
             is_empty = message != "" and message in s.raw and self._says_nothing(message)
+            is_empty |= (
+                is_complete(match) and match.tool == "cron" and match.arguments.get("action") == "add" and not message
+            )
             if self.intents[match.intent].tool == "memory_store" and self._is_of_reminders(
                 str(match.arguments.get("text"))
             ):
@@ -1572,11 +1611,17 @@ def _read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
     return {"level": str(amount)}
 
 
-def _step_level(level: str, step: float) -> str:
-    """A level in percent that is so much higher or lower, or a share of what it was below 1; on is 100 and off 0."""
+def _step_order(level: str, step: str, last: Mapping[str, Any]) -> SlotValues:
+    """A level in percent that is so much higher or lower, on is 100 and off 0; with a "*" a share of the level, or of the
+    length where that is what was said.
+    """
+    is_share, size = step[0] == "*", float(step.lstrip("*"))
+    if is_share and last.get("seconds") and level == "on":
+        seconds = float(last["seconds"]) * size
+        return {"seconds": int(seconds) if seconds.is_integer() else seconds}
     now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
-    then = now * step if 0 < step < 1 else now + step
-    return f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"
+    then = now * size if is_share else now + size
+    return {"level": f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"}
 
 
 def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:

@@ -46,6 +46,7 @@ _NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILI
 _AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
 """What of a row is another one a minute later, and what parts its number from it."""
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
+_TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
@@ -119,9 +120,10 @@ class IntentProvider:
             name for name, what in self._declared().items() if what == kind and words.issuperset(_LETTERS.findall(name))
         ]
 
-    def _listen(self, text: str, before: str = "") -> IntentMatcher:
-        """Take the language of a text: the one with most of its words, else that of the text before, else the usual."""
-        return self._listen_in(self._find_language(text) or self._find_language(before) or self._usual() or "en")
+    def _listen(self, *texts: str) -> IntentMatcher:
+        """Take the language of a text, else that of the texts before it, else the usual."""
+        said = [clean_text(text) for text in texts]
+        return self._listen_in(find_language(said, self._languages) or self._usual() or "en")
 
     def _listen_in(self, language: str) -> IntentMatcher:
         if language not in self._matchers and self._load:
@@ -133,16 +135,13 @@ class IntentProvider:
         self._matcher.declared = self._declared
         return self._matcher
 
-    def _find_language(self, text: str) -> str:
-        return find_language(clean_text(text), self._languages)
-
     def _understood(
         self, messages: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
         text = clean_text(messages[-1].text)
         asked = [message.text for message in messages if message.role == "user"]
-        self._listen(asked[-1], asked[-2] if len(asked) > 1 else "")
+        self._listen(*asked[:-_MAX_HEARD:-1])
         if onboarding.ONBOARDING_TOOL in offered and (meeting := self._open_meeting()):
             match = self._matcher.match(text, offered)
             return [(text, meeting.match(messages[:-1], text, match, self._words(None, ())))]
@@ -349,9 +348,11 @@ class IntentProvider:
         if len(looked_up) == 1 and is_short and (which := self._answered_which(turns, text, offered)):
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
-        if before and reply.startswith(before) and reply.endswith(after) and self._is_nod(text):
+        if before and reply.startswith(before) and reply.endswith(after):
             done = self._matcher.match_all(reply.removeprefix(before).removesuffix(after), offered)
-            return done if all(is_complete(match) for _, match in done) else []
+            done = done if all(is_complete(match) for _, match in done) else []
+            if self._is_nod(text) or (done := self._correct(done, text, offered)):
+                return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
@@ -394,10 +395,28 @@ class IntentProvider:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
 
+    def _correct(
+        self, done: Sequence[tuple[str, IntentMatch | None]], text: str, offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """What was proposed, with what a text changes of it as of an order that was done: "rather 6"; nothing where it is no such."""
+        match = done[0][1] if len(done) == 1 else None
+        if not match or match.arguments.get("action") not in {"set", "add"}:
+            return []
+        call, topic = ToolCall("", match.tool, match.arguments), Topic(job=[0])
+        topic |= {name: [value] for name, value in match.arguments.items()}
+        changes = [one for _, one in self._matcher.match_all(text, offered, topic, call)]
+        if len(changes) != 1 or not (change := changes[0]) or not is_complete(change) or change.tool != match.tool:
+            return []
+        if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in {"set", "move"}:
+            return []
+        given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}
+        is_alike = given.keys() & _TIMES <= match.arguments.keys()  # no time of day for "every sunday"
+        return [(text, match._replace(arguments=match.arguments | given))] if is_alike else []
+
     def read_answer(self, turns: Sequence[Sequence[Message]], text: str) -> str:
         """The command that a plain "yes" or "no" stands for: the last turn has asked about one call, and nothing since."""
         said = fold_name(text.strip(" .!\n").lower())
-        matcher = self._listen(text, turns[-1][0].text if turns else "")
+        matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
         words = matcher.words
         if not turns or not (said in words["agrees"] or said in words["declines"]):
             return ""
@@ -407,9 +426,7 @@ class IntentProvider:
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
-        before = [clean_text(turn[0].text) for turn in turns[:-4:-1]]
-        language = next(filter(None, map(self._find_language, (text, *before))), self._usual() or "en")
-        tools = self._listen_in(language).tools
+        tools = self._listen(text, *(turn[0].text for turn in turns[:-4:-1])).tools
         for tool in sorted(tools, key="all".__eq__):
             for expression, told in tools[tool].get("told", {}).items():
                 said = re.sub(expression, told, said)

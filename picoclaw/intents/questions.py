@@ -21,7 +21,7 @@ _MAX_LEFT = 2
 _MAX_SHORT_WORDS = 7
 _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
-_LAST = pattern(r"last \d+(?:\.\d+)? (\w+)")
+_LAST = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
 _IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
 _WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
@@ -32,7 +32,7 @@ _READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PART_NAMES = """
     past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
-    past_verb own_output no_measurement value lasts earlier_step both_word add_word
+    past_verb own_output no_measurement value lasts earlier_step both_word add_word per_word
 """
 _PARTS = _PART_NAMES.split()
 _BESIDE = """
@@ -112,7 +112,7 @@ class QuestionReader:
         "in" that is not `known`.
         """
         parts = self._find_parts(s, begin, end, known)
-        if parts is None or parts.has("own_output") or (parts.has("no_measurement") and not topic):
+        if parts is None or parts.has("own_output", "per_word") or (parts.has("no_measurement") and not topic):
             return None
         if topic:
             return self._read_as(topic, parts, s, end - begin)
@@ -281,7 +281,10 @@ class QuestionReader:
         number, last = parts.first("value"), _LAST.fullmatch(str(before.get("when", "")))
         if not last or "quantity" in number or not float(number["limit"]) > 0 or parts.has("past"):
             return False
-        parts.add("past", f"last {number['limit']} {last[1].rstrip('s')}s")
+        is_hours = last[2][:3] == "day" and float(number["limit"]) == 24 * float(last[1])  # "48 hours" are 2 days
+        length = f"{number['limit']} {'hour' if is_hours else last[2].rstrip('s')}s"
+        is_before = parts.values.pop("earlier_step", None)
+        parts.add("past", f"{length} before {last[0]}" if is_before else f"last {length}")
         return True
 
     def _decide(self, parts: _Parts, before: Mapping[str, Any], s: Sentence) -> SensorQuestion | None:
@@ -307,11 +310,11 @@ class QuestionReader:
         times = _join_times(named, str(before.get("when", "")), apart=apart)
         if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
             times = [f"since {times[0]}"]  # "from Monday until today"
-        if parts.has("earlier_step") and not times:
-            earlier = step_back(str(before.get("when", "")), str(parts.first("earlier_step")))
-            if not earlier:
+        if parts.has("earlier_step"):  # "yesterday or the day before?"
+            start = times[0] if times else str(before.get("when", ""))
+            if not (earlier := step_time(start, str(parts.first("earlier_step")))):
                 return None
-            times = [earlier]
+            times = [*times, earlier]
         if len(times) > (2 if apart or before or parts.topic in _OF_TWO else 1):
             return None
         whens = [str(one) for one in s.topic.get("_whens", ())]
@@ -330,6 +333,9 @@ class QuestionReader:
                 intent, found | {name: value for name, value in more.items() if value != ""}, 0, False
             )
 
+        if parts.has("chart_word") and len(sensors) > 1:
+            found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
+            return ask("history_chart", when=when)
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
         if goes_on or parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
@@ -426,26 +432,36 @@ class QuestionReader:
         if times and before and parts.has("higher_word", "lower_word") and not parts.has("more", "than_past"):
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
-            is_moment = times[0].endswith("ago") or times[0].startswith("this time")
-            return ask("history_compare", when="last 1 hour" if is_moment else "today", compare=times[0])
+            then = times[0].removeprefix("since ")
+            is_moment = then.endswith("ago") or then.startswith("this time") or then != times[0]
+            when = "last 1 hour" if is_moment else "today"
+            return ask("history_compare", when=when, compare=then) if then != "today" else None
         return None
 
 
-def step_back(when: str, step: str) -> str:
-    """The time before another one, by a "day", a "night" or a "week": of "yesterday" "day before yesterday"; '' where that
-    has no name.
+def step_time(when: str, step: str) -> str:
+    """The time before another one, by a "day", a "night", a "week" or its own length ("same"): of "yesterday" "day before
+    yesterday"; by "+day" or "+night" the one after it; '' where that has no name.
     """
+    last = _LAST.fullmatch(when)
+    if last and (step == "same" or when in {"last 1 day", "last 24 hours"}):
+        return f"{last[1]} {last[2]} before {when}"
+    step, ahead = step.lstrip("+"), step[0] == "+"
     if found := _CLOCKED.fullmatch(when):
         wraps = _WRAPS.fullmatch(found[2])
         is_night = wraps is not None and wraps[1] > wraps[2]
-        day = step_back(found[1] or ("last night" if is_night else "today"), step if found[1] or is_night else "day")
+        unit = step if found[1] or is_night else "day"
+        day = step_time(found[1] or ("last night" if is_night else "today"), f"{'+' * ahead}{unit}")
         return f"{day} {found[2]}" if day else ""
     if step == "week":
         return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
     if step == "night" or "night" in when:
         day = "yesterday" if when in {"last night", "yesterday", "today", ""} else when.removesuffix(" night")
-        earlier = step_back(day, "day")
-        return f"{earlier} night" if earlier else ""
+        earlier = step_time(day, f"{'+' * ahead}day")
+        return f"{earlier} night" if earlier not in {"", "today"} else ""
+    if ahead:
+        after = {"day before yesterday": "yesterday", "yesterday": "today", "3 days ago": "day before yesterday"}
+        return f"day after {when}" if when in WEEKDAYS else after.get(when, "")
     if when in {"", "today", "yesterday", "day before yesterday"}:
         return {"yesterday": "day before yesterday", "day before yesterday": "3 days ago"}.get(when, "yesterday")
     if found := _DAYS_AGO.fullmatch(when):

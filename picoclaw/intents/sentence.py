@@ -393,7 +393,8 @@ class SlotReader:
             if spelt in self._words["negations"] or spelt in self._words["questions"]:
                 return
             if (
-                spelt in slot.never
+                (end > i + 1 and s.after_comma(end - 1))
+                or spelt in slot.never
                 or words[-1] in slot.never
                 or not words[0][0].isalpha()
                 or not _LABEL.fullmatch(words[-1])
