@@ -17,6 +17,8 @@ from picoclaw.text import stem_word
 
 _TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past", "window"})
 _NAMES = frozenset({"sensor", "output"})
+_ORDERED = frozenset({"own_driven", "on_word", "off_word", "off_verb", "run_word", "switch"})
+"""Parts behind which a length is how long an output stays on, and not how long a limit has to be passed."""
 _NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
 """Tables of words that change the meaning of what stands beside them, and are never passed over."""
 
@@ -204,6 +206,7 @@ class _FrameWalk:
         self._gaps = reader.filler if intent.kind == "" else reader.plain
         self._first = next((1 << n for n, piece in enumerate(frame.pieces) if "^" in piece.marks), 0)
         self._needed = sum(1 << n for n, piece in enumerate(frame.pieces) if "?" not in piece.marks)
+        self._ordered = 1 << len(frame.pieces)  # whether the part before was one of _ORDERED
         self._memo: dict[tuple[int, int, int], tuple[int, Trail] | None] = {}
 
     def best(self) -> tuple[int, int, Trail] | None:
@@ -233,8 +236,11 @@ class _FrameWalk:
                 slot = self._reader.slot(name)
                 if waits and 1 << n != self._first and slot.kind not in _TIMES:
                     continue
+                if name == "hold" and used & self._ordered:
+                    continue
+                now = used & ~self._ordered | 1 << n | (self._ordered if name in _ORDERED else 0)
                 for value, end in self._reader.read(name, i):
-                    if then := self._walk(end, used | 1 << n, left):
+                    if then := self._walk(end, now, left):
                         gain = 0 if slot.kind == "text" else 2 * (end - i) + (slot.kind in _NAMES)
                         yield then[0] + gain, ((slot, value), *then[1])
         for end in self._gaps[i]:

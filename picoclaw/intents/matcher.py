@@ -460,6 +460,8 @@ class IntentMatcher:
             return match if match and not match.missing else None
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
             return None
+        if not intent.tool and "{result}" in intent.answer:
+            return None  # a language that has no words for it
         if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
             return None
         is_search = intent.tool == "memory_search"
@@ -764,7 +766,9 @@ class IntentMatcher:
         return self._after_no(s, start)
 
     def _after_no(self, s: Sentence, i: int) -> int:
-        """Where a "no," ends that stands at word `i`; 0 where none does."""
+        """Where a "no," or "no wait" ends that stands at word `i`; 0 where none does."""
+        if (end := self._after(s, self.words["waits"], i)) and end < len(s.words):
+            return end
         end = self._after(s, self.words["declines"], i)
         is_apart = end == i + 1 and (s.after_comma(end) or self._after(s, self.words["declines"], end) == end + 1)
         return end if is_apart else 0
@@ -834,7 +838,10 @@ class IntentMatcher:
             return alone or [(text, whole)]
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
             parts = self._split(text, offered, topic, last)
-            return parts if parts and all(is_complete(match) for _, match in parts) else [(text, whole)]
+            if parts and all(is_complete(match) for _, match in parts):
+                return parts
+            told = not whole.tool and last.name  # "off again, it's too loud" says more than that nothing is to be done
+            return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
@@ -857,6 +864,11 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The one question, or the one order to end something, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
+        s = Sentence(parts[0] if parts else "", self.words)
+        if len(parts) > 2 and max(self._after(s, self.words[name], 0) for name in ("declines", "waits")) == len(
+            s.words
+        ):
+            parts[:2] = [f"{parts[0]}, {parts[1]}"]
         if not 1 < len(parts) <= _MAX_WISHES:
             return []
         found = [self.match(part, offered, topic, last) for part in parts]
