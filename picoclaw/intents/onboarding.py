@@ -46,10 +46,11 @@ class Onboarding:
                 if self._is_plausible(match)
                 else IntentMatch("unclear", "", {}, self._say["name"], 1.0, "unclear")
             )
-        if match and match.intent == _GREETING_INTENT:
-            return _make_call({})
-        if not _get_served_tool(match) and (name := self._introduced(s)):
+        is_greeting = match is not None and match.intent == _GREETING_INTENT
+        if (is_greeting or not _get_served_tool(match)) and (name := self._introduced(s)):
             return _make_call({"name": name})
+        if is_greeting:
+            return _make_call({})
         if self._bare(s) in self._words["undo"]:
             noted = _find_last_noted(earlier)
             return _make_call(dict.fromkeys(noted, "undo")) if noted else match

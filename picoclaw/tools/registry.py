@@ -7,7 +7,7 @@ named `caller` is handed in and never shown to the model. Every failure becomes 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import ERROR_PREFIX, OLD_TOOL_NAMES, Caller, ToolCall, is_other_person
@@ -23,8 +23,10 @@ from picoclaw.schema import (
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
-from picoclaw.store.conversations import Results
 from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, get_result_part, remove_mark
+
+if TYPE_CHECKING:  # commands are run without the libraries of the store
+    from picoclaw.store.conversations import Results
 
 Effects = tuple[Effect, ...]
 Arguments = Mapping[str, Any]
@@ -411,7 +413,7 @@ def _update_call(call: ToolCall) -> ToolCall:
 class ResultTool:
     """Stores results that are shown cut, and reads on in them."""
 
-    def __init__(self, store: Callable[[], Results], longest: int) -> None:
+    def __init__(self, store: "Callable[[], Results]", longest: int) -> None:
         """`longest` is in characters, of what is shown at once."""
         self._store, self._longest = store, longest
 
