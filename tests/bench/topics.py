@@ -207,9 +207,12 @@ def train(bags: Sequence[Collection[str]], topics: Sequence[int], size: int, wei
 
 
 def pack(names: list[str], w: np.ndarray) -> list[bytes]:
+    """A feature and its weights in a line each, without pairs, beginnings and pieces that weigh next to nothing."""
     steps = np.clip(np.rint(w * SCALE), -30, 30).astype(int)
     return [
-        f"{name}\t".encode() + bytes((ZERO + row).tolist()) for name, row in zip(names, steps, strict=True) if row.any()
+        f"{name}\t".encode() + bytes((ZERO + row).tolist())
+        for name, row in zip(names, steps, strict=True)
+        if abs(row).max() > any(mark in name for mark in " *~")
     ]
 
 
