@@ -864,10 +864,7 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The one question, or the one order to end something, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
-        s = Sentence(parts[0] if parts else "", self.words)
-        if len(parts) > 2 and max(self._after(s, self.words[name], 0) for name in ("declines", "waits")) == len(
-            s.words
-        ):
+        if len(parts) > 2 and self._is_no(parts[0]):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         if not 1 < len(parts) <= _MAX_WISHES:
             return []
@@ -887,6 +884,11 @@ class IntentMatcher:
         goes_on = last.name and self.intents[match.intent].after
         ends = (goes_on or match.arguments.get("action") in _ENDS) and parts[0] == part
         return [(part, match)] if not self.intents[match.intent].kind or ends else []
+
+    def _is_no(self, text: str) -> bool:
+        """Whether a text is a "no" or a "no wait", and nothing else."""
+        s = Sentence(text, self.words)
+        return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
 
     def _is_statement(self, s: Sentence) -> bool:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
