@@ -55,7 +55,7 @@ _MAX_WISHES = 4
 _MAX_ITEMS = 12  # of a list, in one sentence
 MAX_CONTINUED_WORDS = 7
 _SERIES = ("sensor", "quantity")
-_READS = frozenset({"sensor_read", "sensor_history"})
+_READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
@@ -328,16 +328,12 @@ class IntentMatcher:
         if best and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values()):
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
-        if clear and best and s.last.name in _READS and self.intents[best.intent].after:
+        if clear and best and self._goes_on(best, s):
             asked = self._match_question(s, begins[-1], ends[-1])  # which knows what the words leave out
             best = asked if asked and asked.score == 1.0 else best
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
-            goes_on = s.last.name in _READS and self.intents[framed.intent].after
-            asked = (
-                None
-                if framed.score == 1.0 and framed.route != "unknown" and not goes_on
-                else self._match_question(s, begins[-1], ends[-1])
-            )
+            is_sure = framed.score == 1.0 and framed.route != "unknown" and not self._goes_on(framed, s)
+            asked = None if is_sure else self._match_question(s, begins[-1], ends[-1])
             return asked if asked and asked.score == 1.0 else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
@@ -348,6 +344,14 @@ class IntentMatcher:
         if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
             return asked or best
         return best or asked
+
+    def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
+        """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
+        is_bare = match.tool in _READS and "sensor" not in match.arguments and "than_word" in self._book.slot_names
+        is_bare = is_bare and (
+            s.longest(self.words["splits"], 0) is not None or s.holds(self._book.slot("than_word").values)
+        )
+        return s.last.name in _READS and (is_bare or bool(self.intents[match.intent].after))
 
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -1181,10 +1185,12 @@ class IntentMatcher:
             length = self._find_length(s)  # "make it 2 hours" of what is switched on for one
             if length:
                 return self._make_match(self.intents["output_later_length"], s, {"_length": length})
-        if "_length" in found and not (planned := _set_length(str(found.get("message", "")), float(found["_length"]))):
-            return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
-        if "_length" in found:
-            found["message"] = planned
+        if intent.name == "cron_again":
+            found = _plan_again(found, "".join(s.topic.get("_result", ())))
+        for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
+            if changed and not (planned := _change_planned(str(found.get("message", "")), key, changed)):
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+            found |= {"message": planned} if changed else {}
         limit = found.get("limit") if intent.after == "rule" else None
         if isinstance(limit, dict):
             scale = "" if "_scale" in limit else s.read_last("_scale")
@@ -1516,14 +1522,22 @@ def _is_after(intent: Intent, s: Sentence) -> bool:
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
 
 
-def _set_length(call: str, seconds: float) -> str:
-    """A planned call of the tool `output` with another length; '' for any other job."""
+def _change_planned(call: str, name: str, value: Any) -> str:
+    """A planned call of the tool `output` with another length or output; '' for any other job."""
     tool, _, text = call.partition(" ")
-    return (
-        f"output {json.dumps(json.loads(text) | {'seconds': int(seconds)})}"
-        if tool == "output" and text[:1] == "{"
-        else ""
+    value = int(value) if name == "seconds" else value
+    return f"output {json.dumps(json.loads(text) | {name: value})}" if tool == "output" and text[:1] == "{" else ""
+
+
+def _plan_again(found: SlotValues, result: str) -> SlotValues:
+    """A day for the same once more, at the time of day that the last answer named."""
+    when, clock = found.get("when"), _CLOCK_TIME.search(result)
+    if not isinstance(when, dict):
+        return found
+    day = (
+        {"at": f"{when['at']} {clock[0]}"} if clock and _CLOCK_TIME.search(str(when.get("at", "0:00"))) is None else {}
     )
+    return {name: value for name, value in found.items() if name != "cron_expr"} | {"when": when | day}
 
 
 def _change_days(expression: str, day: str, only: str) -> str:

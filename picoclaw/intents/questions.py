@@ -322,6 +322,8 @@ class QuestionReader:
             times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
         elif parts.has("both_word") and not sensors:
             sensors = [str(one) for one in s.topic.get("_sensors", ())][-2:]
+        elif times and before.get("chart") and not sensors:
+            sensors = [str(one) for one in s.topic.get("sensor", ())]
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
@@ -333,7 +335,7 @@ class QuestionReader:
                 intent, found | {name: value for name, value in more.items() if value != ""}, 0, False
             )
 
-        if parts.has("chart_word") and len(sensors) > 1:
+        if (parts.has("chart_word") or before.get("chart")) and len(sensors) > 1:
             found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
             return ask("history_chart", when=when)
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
@@ -341,12 +343,16 @@ class QuestionReader:
             compared = self._compare(parts, sensors, times, before, s, ask)
             if compared or parts.has("than_word", "compare_word") or len(sensors) > 1:
                 return compared
-        if limit or (parts.has("how_long_word", "how_often") and "_limit" in before):
+        times_told = before.get("_tool") == "sensor_excursions" and not parts.has(
+            "chart_word", "trend_word", "now_word"
+        )
+        is_limit = "_limit" in before and bool(times or sensors) and not figure and not parts.has("chart_word", "noun")
+        if limit or ("_limit" in before and (parts.has("how_long_word", "how_often") or times_told)) or is_limit:
             limits = limit or {"beyond": before["_beyond"], "limit": before["_limit"]}
             usual = self._usual.get(str(found.get("sensor", "")), "temperature")
             found.setdefault("quantity", limits.get("quantity", usual))
             limits = {name: value for name, value in limits.items() if name != "quantity"}
-            if parts.has("how_long_word", "how_often"):
+            if parts.has("how_long_word", "how_often") or times_told:
                 return ask("history_excursions", when=when or "today", **limits)
             return (
                 ask("history_limit", when=when, **limits)
@@ -361,10 +367,6 @@ class QuestionReader:
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
         figure = figure or ("" if parts.has("now_word") else str(before.get("_figure", "")))
-        if before.get("_tool") == "sensor_excursions" and times:
-            return ask(
-                "history_excursions", when=when, beyond=before.get("_beyond", ""), limit=before.get("_limit", "")
-            )
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
         if figure and not found.get("quantity"):
             found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")

@@ -56,7 +56,7 @@ _LABEL = pattern(r"[a-z0-9][a-z0-9_-]*")
 _PLANNED_NAME = pattern(r'^output .*"name": "([\w-]+)"')
 _LIST = pattern(r"(\w+) list(?:: | |$)")
 _CONDITION = pattern(
-    r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) -?\d"
+    r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) (?P<limit>-?\d[\d.]*)"
 )
 _AND_WORDS = frozenset({"and", "&", "plus"})
 _CLAUSE_MARKS = frozenset(",.;:!?")
@@ -150,8 +150,8 @@ class Sentence:
         return self.raw[self.starts[first] : stop].strip(_TRIMMED_CHARS)
 
     def read_last(self, name: str) -> str:
-        """What the last call was about besides its arguments: the "list", a rule's "sensor", "quantity", both as "series"
-        and its side ("was") and the other one ("opposite"), or a "_figure" that was asked for; '' for none.
+        """What the last call was about besides its arguments: the "list", a rule's "sensor", "quantity", both as "series",
+        its "limit", its side ("was") and the other one ("opposite"), or a "_figure" that was asked for; '' for none.
         """
         if name[0] == "_":
             return str(self.said_before().get(name, ""))

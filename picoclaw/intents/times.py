@@ -289,6 +289,7 @@ class TimeReader:
                 and _CLOCK.fullmatch(value["at"])
                 and not is_value
                 and not self._words["parts"].get(tail[:end].strip())
+                and tail[self._skip("at", tail) : end].strip() not in self._words["days"]  # "what about today"
             ):
                 yield f"at {value['at']}", _parse_count(tail, end)
         if (recent := self._skip("recent", tail)) and (span := self._span.match(tail, recent)):
@@ -418,6 +419,8 @@ class TimeReader:
         end = 0
         while True:
             start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
+            if times and self._span.match(tail, self._skip("at", tail, start) or start):
+                break  # "every day at 6 for 2 hours"
             word = tail[start:].partition(" ")[0]
             joined = start > end or self._words["numbers"].get(word) != 1  # "um 20 Uhr ein" is no second time
             value, more = self._clock(tail[start:], part, bare=bool(times) and joined)
