@@ -200,6 +200,7 @@ class Request(NamedTuple):
     the answer with TurnStopped. `untrusted` is what goes around an untrusted result, with places for its
     `name` and `content`. `purpose` is for the owner's accounts, and goes to no server.
     `schema` is the JSON schema of the answer, None for words; a server without such a thing is asked without it.
+    `temperature` is for a model whose settings name none; None for the server's own.
     """
 
     system: str
@@ -214,6 +215,7 @@ class Request(NamedTuple):
     untrusted: str = ""
     purpose: Purpose = Purpose()
     schema: dict[str, Any] | None = None
+    temperature: float | None = None
 
 
 class Text(NamedTuple):

@@ -122,7 +122,7 @@ def test_what_is_sent_for_a_first_question() -> None:
 
 def test_a_picture_and_a_schema_have_their_own_form() -> None:
     picture = Message("user", "what is it?", images=(Image("image/png", b"\x89PNG"),))
-    request = request_of(picture, schema={"type": "object"}, calls=False)
+    request = request_of(picture, schema={"type": "object"}, calls=False, temperature=0)
     _, (body,) = asked(said(words("x")), request=request, images=True)
     assert body["input"][0]["content"][0] == {"type": "input_image", "image_url": "data:image/png;base64,iVBORw=="}
     assert body["text"]["format"]["schema"] == {"type": "object"}

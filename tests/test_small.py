@@ -1,5 +1,6 @@
 """The small profile at its doors: a message, what the server is sent, what is called, what is answered."""
 
+import contextlib
 import json
 import time
 from contextlib import closing
@@ -15,7 +16,7 @@ from picoclaw.agent.verdicts import judge, judge_list
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.errors import DeadlinePassed
+from picoclaw.errors import DeadlinePassed, Refused, Unavailable
 from picoclaw.hw import detect
 from picoclaw.hw.health import is_strained
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
@@ -97,6 +98,34 @@ def test_the_prompt_never_moves(chat):
         "capital of Portugal?",
     )
     assert len({body["messages"][0]["content"] for body in bodies}) == 1
+
+
+@each_row(
+    ("text", "sent"),
+    [
+        ("how many legs has a cow", 0),
+        ("I feel like a long sleep", 0),
+        ("how do you say bread in French", 0),
+        ("put butter on shopping.txt", 0),
+        ("tell me a joke about hens", None),
+        ("a short poem on rain please", None),
+    ],
+)
+def test_only_what_is_made_up_is_asked_at_the_servers_own_temperature(chat, text, sent):
+    _, bodies = chat([say("Well."), say("Well, well.")], text)
+    assert {body.get("temperature") for body in bodies} == {sent}
+    _, bodies = chat([say("Well."), say("Well, well.")], text, temperature=0.3)
+    assert {body.get("temperature") for body in bodies} == {0.3}
+
+
+@each_row("api", ["openai", "anthropic", "responses"])
+def test_the_temperature_is_asked_in_each_format(api):
+    request = Request("", (Message("user", "hello"),), (), 9, time.monotonic() + 5, temperature=0)
+    with ModelServer([reply("x")]) as server:
+        settings = ModelConfig(base_url=server.url, name="m", api=api, retries=0, idle_seconds=2)
+        with closing(ModelProvider(settings)) as provider, contextlib.suppress(Unavailable, Refused):
+            list(provider.events(request))
+    assert [one.body["temperature"] for one in server.requests] == [0]
 
 
 def admitted(body):

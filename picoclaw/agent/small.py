@@ -236,6 +236,7 @@ class SmallProvider:
             answer_tokens=min(request.answer_tokens, _ANSWER_TOKENS),
             calls=True,
             schema=build_schema(verbs, with_words=with_words),
+            temperature=None if says("invents", wish) else 0,  # a joke that is always the same is none
         )
         if verbs or not with_words:
             return asked

@@ -253,7 +253,7 @@ class MessagesFormat:
             request,
             model.name or "default",
             stream=model.stream,
-            temperature=model.temperature,
+            temperature=request.temperature if model.temperature is None else model.temperature,
             images=model.images,
             without=self._without,
         )

@@ -336,7 +336,9 @@ def probe_model(model: ModelConfig, key: str = "", seconds: float = 120.0) -> tu
 
     try:
         events = listen(Request("You keep reminders.", (ask,), _PROBE_TOOLS, 128, deadline))
-        request = Request("Answer with one JSON object.", (ask,), (), 128, deadline, schema=_PROBE_SCHEMA)
+        request = Request(
+            "Answer with one JSON object.", (ask,), (), 128, deadline, schema=_PROBE_SCHEMA, temperature=0
+        )
         text = "".join(event.text for event in listen(request) if isinstance(event, Text))
     except DeadlinePassed:
         raise DeadlinePassed(

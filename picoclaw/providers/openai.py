@@ -132,7 +132,7 @@ def build_body(
         ]
     if request.schema:
         wanted = {"name": "answer", "strict": True, "schema": request.schema}
-        out |= {"temperature": temperature or 0, "response_format": {"type": "json_schema", "json_schema": wanted}}
+        out["response_format"] = {"type": "json_schema", "json_schema": wanted}
     out["messages"] = build_messages(request, wants, model=name, images=images, newest=newest)
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
@@ -161,7 +161,7 @@ class CompletionsFormat:
             model.name or "default",
             stream=model.stream,
             cap=self._cap,
-            temperature=model.temperature,
+            temperature=request.temperature if model.temperature is None else model.temperature,
             wants=self._wants,
             images=model.images,
             newest=self._newest,

@@ -176,12 +176,11 @@ class ResponsesFormat:
         return None
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        temperature = 0.0 if request.schema and model.temperature is None else model.temperature
         body = build_responses_body(
             request,
             model.name or "default",
             stream=model.stream,
-            temperature=temperature,
+            temperature=request.temperature if model.temperature is None else model.temperature,
             images=model.images,
             without=self._without,
         )
