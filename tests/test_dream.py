@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import pytest
 from rows import each_row
 from scripted import Scripted, says
 
+from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory import dream, fact_check, notes, versions
 from picoclaw.memory.dream import Dream, DreamModel, DreamStep, find_overlaps, restore_version
 from picoclaw.messages import Stop, Text, Usage
+from picoclaw.providers.model import ModelProvider
 from picoclaw.skills.library import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts
+from tests.model_server import ModelServer, reply
 
 NIGHT = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -133,7 +137,7 @@ def test_nothing_changed_means_no_call(home):
 
 def test_the_same_text_again_writes_nothing(home):
     before = home.page.stat()
-    assert home.memory(says(SHOWN)).said == ""
+    assert home.memory(says(SHOWN)).said == f"MEMORY.md stays as it is; left in the notes: {NOTE}"
     assert home.page.stat().st_mtime_ns == before.st_mtime_ns
     assert versions.list_versions(home.home) == []
     assert home.memory(now=NIGHT + DAY).said == ""
@@ -209,6 +213,57 @@ def test_what_a_model_adds_around_its_text_is_left_out(home, answer):
     clean.memory(says(NEW))
     clean.database.close()
     assert home.page.read_text() == clean.page.read_text()
+
+
+PAGE = """\
+# House
+- the boiler's valve opens at 3.5 bar
+- the spare key lies under the blue pot
+
+## Later
+
+## Family
+- Mirela was born on 2019-04-09
+- our dog is called Bruno
+
+# Garden
+- the new pump takes 12 V
+"""
+SEEN = [line for line in PAGE.split("\n") if line.startswith("- ")]
+NOTED = "Bruno's vet is Dr Okafor, 0161 555 0182"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\n".join(SEEN),
+        "\n".join(["# House", *SEEN]),
+        "\n".join(["# Garden", *SEEN[::-1], "## Family"]),
+        "# Garden\n- the new pump takes 12 V\n# Family\n" + "\n".join(SEEN[2:4]) + "\n# House\n" + "\n".join(SEEN[:2]),
+        "**House**\n" + "\n".join(SEEN[:2]) + "\n\n**Family**\n" + "\n".join(SEEN[2:4]) + "\n\nGarden:\n" + SEEN[4],
+        "# Bruno\n- our dog is called Bruno\n# House\n" + "\n".join([*SEEN[:3], SEEN[4]]),
+        "# House\n- the boiler's valve opens at 3.5 bar\n# Family\n- Mirela was born on 2019-04-09\n",
+        "# House\n- the boiler's valve opens at 12 V\n- the key lies under the pot\n" + "\n".join(SEEN[2:]),
+        "\n".join([*SEEN, f"- 08:10 {NOTED}"]),
+    ],
+)
+def test_no_small_model_loses_a_heading_or_what_stands_under_it(home, answer):
+    home.page.write_text(PAGE)
+    notes.add_note(home.workspace, NOTED, NIGHT.replace(hour=8, minute=10) - DAY)
+    with ModelServer([reply(answer)]) as server:
+        settings = ModelConfig(base_url=server.url, name="m", retries=0, idle_seconds=5)
+        with closing(ModelProvider(settings)) as provider:
+            step = home.dream.memory(DreamModel(provider, 8192, time.monotonic), NIGHT)
+        assert server.requests[0].body["temperature"] == 0
+    lines = [line for line in home.page.read_text().split("\n") if line]
+    kept = [line for line in lines if line in PAGE.split("\n")]
+    under = {line: [h for h in kept[: kept.index(line)] if h.startswith("#")][-1:] for line in SEEN}
+    assert [line for line in kept if line.startswith("#")] == ["# House", "## Later", "## Family", "# Garden"]
+    assert under == dict(zip(SEEN, [["# House"]] * 2 + [["## Family"]] * 2 + [["# Garden"]], strict=True))
+    if NOTED in answer:
+        assert lines[lines.index("- our dog is called Bruno") + 1] == f"- 2026-03-01: {NOTED}"
+    else:
+        assert re.search(r"left in the notes: .*Bruno's vet is Dr Okafor|is not used: it is shorter than half", step.said)
 
 
 def test_what_was_dropped_is_put_back_and_named(home):
@@ -548,13 +603,15 @@ def test_front_matter_and_fields_without_a_value_stay():
     old = "---\ntags: [me]\n---\n- Name: Ada\n- Phone:\n<!-- a -->\n\n# Empty\n"
     assert "tags" not in dream.extract_rewritable(old)
     assert dream.rewrite_text(old, "- Name: Ada Lovelace") == (
-        "---\ntags: [me]\n---\n<!-- a -->\n- Name: Ada Lovelace\n- Phone:\n# Empty\n"
+        "---\ntags: [me]\n---\n<!-- a -->\n- Name: Ada Lovelace\n- Phone:\n\n# Empty\n"
     )
 
 
 def test_a_strangers_word_stays_under_its_heading_also_when_that_is_gone():
-    old = '- a\n\n## Boiler\n- b\n- (not from the owner: cron) "c"\n'
-    assert dream.rewrite_text(old, "- a and b") == '- a and b\n\n## Boiler\n- (not from the owner: cron) "c"\n'
+    old = '- ants\n\n## Boiler\n- bees\n- (not from the owner: cron) "c"\n'
+    assert (
+        dream.rewrite_text(old, "- ants and bees") == '- ants and bees\n\n## Boiler\n- (not from the owner: cron) "c"\n'
+    )
 
 
 def test_comments_stay_with_what_they_are_about():
@@ -588,7 +645,7 @@ def test_a_line_that_introduces_code_is_shown_and_stays_where_it_is():
     assert dream.extract_rewritable(old) == "- start the pump so:\n\n```sh\npump on\n```"
     assert (
         dream.rewrite_text(old, dream.extract_rewritable(old))
-        == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n## Empty\n"
+        == "- start the pump so:\n\n```sh\npump on\n```\n- Phone:\n\n## Empty\n"
     )
 
 

@@ -160,7 +160,14 @@ def rewrite_text(text: str, new: str) -> str:
         at = _find_below(lines, part.heading)
         lines[at:at] = part.text.split("\n")
     known = {line.strip() for line in [*remove_empty(visible).split("\n"), *lines]}
-    lines += [part.text for part in parts if part.text.strip() not in known and "\n" not in part.text]
+    for part in parts:  # fields with nothing behind them
+        if not _HEADING.match(part.text) and part.text.strip() not in known and "\n" not in part.text:
+            at = _find_below(lines, part.heading)
+            end = next((end for end, line in enumerate(lines[at:], at) if _HEADING.match(line)), len(lines))
+            while end > at and not lines[end - 1].strip():
+                end -= 1
+            lines.insert(end, part.text)
+    lines = fact_check.keep_headings(visible, "\n".join(lines)).split("\n")
     comments = [comment for comment in _find_comments(body) if comment.text not in new]
     comments.sort(key=lambda comment: not comment.line)
     for comment in reversed(comments):  # those under a heading first, which beside it would not be found
@@ -249,7 +256,7 @@ class DreamModel(NamedTuple):
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
         said, end = "", End("length", Usage())
         asked_for = (Message("user", text),), (), self.answer_tokens, self.clock() + _MODEL_TIMEOUT_S
-        for event in self.provider.events(Request("", *asked_for, stop=self.stop, purpose=self.purpose)):
+        for event in self.provider.events(Request("", *asked_for, stop=self.stop, purpose=self.purpose, temperature=0)):
             if self.stop:
                 raise TurnStopped("interrupted")
             if isinstance(event, Text):
@@ -355,6 +362,8 @@ class Dream:
             return DreamStep(f"MEMORY.md stays as it is: {problem}", answer.usage)
         said = self._write(found, text, known, now)
         said += f"; put back: {fact_check.quote_lines(back)}" if said and back else ""
+        if left := fact_check.list_left("\n".join(note.text for note in shown), text):
+            said = f"{said or 'MEMORY.md stays as it is'}; left in the notes: {fact_check.quote_lines(left)}"
         return DreamStep(said, answer.usage)
 
     def _write(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
@@ -516,9 +525,7 @@ def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple
     if answer.cut:
         return "", [], "the model's answer was cut off"
     new = remove_empty(remove_hidden(_FILE_TAG.sub("", answer.text)))
-    days = (Path(note.name).stem for note in shown)
-    days = (f"{stem[:4]}-{stem[4:6]}-{stem[6:]}" for stem in days)
-    known = fact_check.gather_source([old, *(note.text for note in shown), *days])
+    known = fact_check.gather_source([old, *(note.text for note in shown), *map(_get_day, shown)])
     strange = fact_check.list_invented(new, known)
     new = remove_empty("\n".join(line for line in new.split("\n") if line not in strange))
     if strange and not fact_check.list_entries(new):
@@ -529,12 +536,32 @@ def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple
     problem = fact_check.find_fault(old, new, longest)
     if not problem:
         new, back = fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
+        new = fact_check.keep_headings(old, *_date_notes(new, shown))
         if left := fact_check.list_lost(old, new):
             every = len(fact_check.list_entries(old))
             problem = f"{len(left)} of {every} entries would be lost: {fact_check.quote_lines(left)}"
         elif len(new) > longest:
             problem = f"with what it left out it has {len(new)} characters of at most {longest}"
     return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
+
+
+def _get_day(note: Page) -> str:
+    stem = Path(note.name).stem
+    return f"{stem[:4]}-{stem[4:6]}-{stem[6:]}"
+
+
+def _date_notes(new: str, shown: Sequence[Page]) -> tuple[str, frozenset[str]]:
+    """Give the day to notes that were only copied, whose hour alone says nothing later; returns what they are then."""
+    dated = {
+        entry: fact_check.HOUR.sub(f"{_get_day(note)}: ", entry, count=1)
+        for note in shown
+        for entry in fact_check.list_entries(note.text)
+    }
+    lines = new.split("\n")
+    for at, line in enumerate(lines):
+        for entry in fact_check.list_entries(line):
+            lines[at] = line.replace(entry, dated.get(entry, entry), 1)
+    return "\n".join(lines), frozenset(dated.values())
 
 
 def _replace_page(home: Path, workspace: Path, found: MemoryPage, data: bytes, now: datetime) -> bool:

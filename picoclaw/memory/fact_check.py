@@ -16,6 +16,7 @@ from picoclaw.times import MONTHS
 
 _MIN_LENGTH_RATIO = 0.5
 _MIN_ENTRY_SHARE, _MIN_KNOWN_SHARE, _MIN_COVERAGE = 0.75, 0.6, 0.85
+_MIN_ORIGIN_SHARE = 0.5
 _MAX_REPEATED_SHARE = 0.25
 _EPSILON = 1e-9
 _MAX_QUOTED, MAX_QUOTED_CHARS = 3, 60
@@ -41,6 +42,7 @@ _CLAUSE = pattern(r"[,;:.!?()](?=\s|$)|\bbut\b", re.IGNORECASE)
 _DENIAL = pattern(r"\b(?:not|no|nor|none|never|nobody|nothing|neither|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
 _MIN_SHARED_WORDS = 2  # words that two lines share, where one turns the other around
 _REMOVED_MARK = "\0"  # before a line that has to go
+HOUR = pattern(r"^\d\d:\d\d (?=\S)")
 _WORD = pattern(r"[^\W\d_]{2,}")
 _ANY_WORD = pattern(r"[^\W_]+")
 
@@ -140,6 +142,12 @@ def list_lost(old: str, new: str) -> list[str]:
         if not (lines.saying(entry) and is_covered(entry)) or _is_contradicted(entry, clauses)
     }
     return [entry for entry in before if entry in gone]
+
+
+def list_left(noted: str, new: str) -> list[str]:
+    """List the notes with a number, a date or a name that the new text does not say, without their hours."""
+    plain = "\n".join(f"- {HOUR.sub('', entry)}" for entry in list_entries(noted))
+    return [entry for entry in list_lost(plain, new) if _find_names(entry) or any(_find_numbers(entry))]
 
 
 class _LineIndex:
@@ -285,6 +293,100 @@ def _insert_entry(lines: list[str], text: list[str], above: tuple[str, str], kno
         lines += ["", heading, *text]
     else:
         lines[:0] = text
+
+
+class _Section(NamedTuple):
+    """A heading's line, '' at the beginning of a page, and what stands under it, entry by entry."""
+
+    heading: str
+    blocks: list[list[str]]
+
+
+def keep_headings(old: str, new: str, noted: frozenset[str] = frozenset()) -> str:
+    """Put a new text under the headings of the old one: all of them, in its order.
+
+    What stands under a heading that both have stays there. What came under none, or under another one, comes under that
+    of the old entry that it says; where it says none, it stays under its new heading, or with the entry before it.
+    Entries that are only copied, as they were `noted`, come to the entry that they share most with.
+    """
+    before = _split_sections(old)
+    titles = [_get_title(section.heading) for section in before]
+    after = _split_sections(new, [title for title in titles if title], old.split("\n"))
+    seen = Counter[str]()
+    places: list[int | str] = []
+    for section in after:
+        known = [at for at, title in enumerate(titles) if title == _get_title(section.heading)]
+        places.append(known[min(seen[section.heading], len(known) - 1)] if known else section.heading)
+        seen[section.heading] += 1
+    origins = {
+        entry: at for at, one in enumerate(before) for block in one.blocks for entry in list_entries("\n".join(block))
+    }
+    index = _LineIndex(origins, Counter(word for entry in origins for word in _select_key_words(entry)))
+    filled: dict[int | str, list[list[str]]] = {at: [] for at in range(len(before))}
+    is_same = places == list(range(len(before)))
+    last: int | str = 0
+    for place, section in zip(places, after, strict=True):
+        for block in section.blocks:
+            is_copied = noted.issuperset(list_entries("\n".join(block)))
+            said = _find_origins(block, index, origins, 0 if is_copied else _MIN_ORIGIN_SHARE)
+            is_kept = place in said or (
+                isinstance(place, int) and place and not (said and (is_copied or said[0] not in places))
+            )
+            last = place if is_kept else said[0] if said else place or last
+            is_same = is_same and last == place
+            filled.setdefault(last, []).append(block)
+    if is_same and [one.heading for one in before] == [one.heading for one in after]:
+        return new
+    headings = [(one.heading, filled[at]) for at, one in enumerate(before)]
+    headings += [(place, blocks) for place, blocks in filled.items() if isinstance(place, str)]
+    return "\n\n".join(filter(None, (_join_section(heading, blocks) for heading, blocks in headings)))
+
+
+def _get_title(line: str) -> str:
+    return line.strip(" #*_:-").casefold()
+
+
+def _split_sections(text: str, titles: Collection[str] = (), known: Collection[str] = ()) -> list[_Section]:
+    """Take a text apart by its headings; a line that has only one of the `titles`, and is none that is `known`, is one."""
+    entries = parse_entries(text)
+    inside = {number for entry in entries for number in range(entry.first, entry.last + 1)}
+    first = {entry.first for entry in entries if not entry.indent}
+    found = [_Section("", [])]
+    for number, line in enumerate(text.split("\n"), 1):
+        is_title = number in first and line not in known and _get_title(line) in titles
+        if is_title or (number not in inside and _HEADING.match(line.lstrip())):
+            while found[-1].blocks and not found[-1].blocks[-1][-1].strip():
+                found[-1].blocks[-1].pop()
+            found.append(_Section(line.rstrip(), []))
+        elif number in first or (line.strip() and not found[-1].blocks):
+            found[-1].blocks.append([line])
+        elif found[-1].blocks:
+            found[-1].blocks[-1].append(line)
+    return found
+
+
+def _find_origins(block: Sequence[str], index: "_LineIndex", origins: Mapping[str, int], least: float) -> list[int]:
+    """Where the old entries stand of which a block says this share at `least`; the one that it says most of first."""
+    for entry in list_entries("\n".join(block)):
+        if entry in origins:
+            return [origins[entry]]
+        used, near = _select_key_words(entry), index.near(entry)
+        words = {one: _select_key_words(one) for one in sorted(near, key=lambda one: -near[one])}
+        said = [one for one, its in words.items() if len(used & its) >= least * min(len(used), len(its))]
+        if said:
+            return [origins[one] for one in said]
+    return []
+
+
+def _join_section(heading: str, blocks: Sequence[Sequence[str]]) -> str:
+    """Write a section; a blank line parts what is no item from what stands before it."""
+    lines = [heading] if heading else []
+    for block in blocks:
+        is_item = bool(_MARKER.match(block[0]))
+        if lines and not is_item and lines[-1].strip():
+            lines.append("")
+        lines += block
+    return "\n".join(lines).strip("\n")
 
 
 def _find_parent(lines: Sequence[str], entry: MemoryEntry) -> tuple[str, str]:
