@@ -263,7 +263,9 @@ def test_no_small_model_loses_a_heading_or_what_stands_under_it(home, answer):
     if NOTED in answer:
         assert lines[lines.index("- our dog is called Bruno") + 1] == f"- 2026-03-01: {NOTED}"
     else:
-        assert re.search(r"left in the notes: .*Bruno's vet is Dr Okafor|is not used: it is shorter than half", step.said)
+        assert re.search(
+            r"left in the notes: .*Bruno's vet is Dr Okafor|is not used: it is shorter than half", step.said
+        )
 
 
 def test_what_was_dropped_is_put_back_and_named(home):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import count, product
+from itertools import count, product, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.agent.verbs import (
@@ -29,6 +29,7 @@ from picoclaw.agent.verbs import (
     make_arguments,
     make_change,
     parse_answer,
+    phrase_call,
     read_form,
     read_said,
     says,
@@ -58,6 +59,7 @@ from picoclaw.messages import (
 from picoclaw.prompts import Templates, fill_template
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
+from picoclaw.times import format_duration
 from picoclaw.window import remove_hints
 from picoclaw.workspace.pages import remove_empty
 
@@ -81,7 +83,7 @@ _MIN_ALIKE = 0.9  # of the name of a file and what it is called
 _MIN_ECHO = 3  # words
 _DAYS = 31
 
-_FILE_CHANGES = ("take_off", "in_file_change", "change", "says_wrong")
+_FILE_CHANGES = ("take_off", "in_file_change", "change", "says_wrong", "says_not")
 _WORKED_OUT = (*_FILE_CHANGES, "monthly", "forget_about", "forget_it", "corrects", "all_notes")
 _OF_FILES = frozenset(["", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"])
 _READS = frozenset(["sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"])
@@ -96,6 +98,8 @@ _LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
 _WHAT_OF = pattern(r"\b(?:of|about|to) (?!be\b).*", re.IGNORECASE)
 _SINCE = pattern(r" \(since [^)]*\)$")
 _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
+_TOLD_WHERE = pattern(r" \(told in an open [^)]*\)")
+_SECONDS = pattern(r"\b(\d{2,}) s(?:econds)?\b")
 _NO_TIME = "is not a time picoclaw knows", "is yet to come"
 _NOTED = pattern(r"- (?:\d\d:\d\d )?(?:\([^)\n]*\) )?(\S.*?)(?= - \d\d:\d\d |$)", re.MULTILINE)
 _DATED = pattern(r"\d{4}-\d\d-\d\d")
@@ -163,6 +167,7 @@ class SmallProvider:
             self._begin()
             said = strip_context(newest.text)
             text = PATTERNS["named_list"].sub(self._name_file, said)
+            text = PATTERNS["if_so"].sub("?", PATTERNS["greets"].sub("", text))
             if (asked := says("asked_by", text)) and is_question(text[asked.end() :]):  # "my son asks why …"
                 text = PATTERNS["asked_for"].sub("", text[asked.end() :])
             if text == said and not self._is_worked_out(text, request):
@@ -255,6 +260,7 @@ class SmallProvider:
         if not how and says("no_order", wish) and not says("condition", wish):
             clauses = PATTERNS["clause"].split(wish)
             wish = next((one for one in clauses if self._matcher.list_names(one, "output") or says("lamp", one)), wish)
+        wish = PATTERNS["unit_behind"].sub(" ", wish)
         names, lasts = self._matcher.list_names(wish, "output"), says("lasts", wish)
         if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
             names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
@@ -393,8 +399,12 @@ class SmallProvider:
         if not found or not 1 <= (day := int(found["day"] or found["other"] or 1)) <= _DAYS:
             return {}
         rest = f"{wish[: found.start()]}{{}}{wish[found.end() :]}"
+        parts = [part.strip() for part in re.split(r"[,:;.]\s", rest)]
+        clock = next((part for part in parts if says("only_time", part)), "")
         what = _WHAT_OF.search(rest)
-        forms = [rest, f"remind me {{}} {what[0]}"] if what else [rest]
+        forms = [rest, f"remind me {{}} {what[0]}"] if what and not clock else [rest]
+        if clock and (task := _name_task("", rest.replace("{}", "every day"))):
+            forms = [f"remind me {{}} at {clock.removeprefix('at ')} to {task}", *forms]
         for form, daily in product(forms, ("every day", "every day at 9:00")):
             match = self._matcher.match(form.replace("{}", daily), {"cron"})
             clock = str(match.arguments.get("cron_expr", "")) if match and not match.missing else ""
@@ -409,7 +419,7 @@ class SmallProvider:
             "memory_search" in self._offered(request)
             and is_question(wish)
             and FINDS_NOTE.issuperset(admitted)
-            and (named := _NAMED_THING.findall(wish))
+            and (named := _NAMED_THING.findall(wish) or (_WORD.findall(wish) if len(wish.split()) <= _MAX_BACK else []))
         ):
             # "the sun" of "do the ferns like the sun" need not stand in the note
             one_by_one = () if admitted else tuple(filter(self._is_noted, named))
@@ -506,6 +516,9 @@ class SmallProvider:
         matches = [match for _, match in wishes if match]
         if len(matches) != len(wishes) or any(match.score < MIN_SCORE for match in matches):
             return False
+        only = self._admit(text, request)
+        if len(only) == 1 and only[0] in ACTS_ON_ROW and any(match.tool != VERBS[only[0]][0] for match in matches):
+            return False  # "scrap the pump task" is no reminder
         if len(matches) == 1 and (
             matches[0].intent == "sum" or (matches[0].missing and not self._admit(text, request))
         ):
@@ -524,7 +537,8 @@ class SmallProvider:
             call.name in _READS and call.id.startswith("intent-") and result.startswith(ERROR_PREFIX)
             for call, result in calls
         ]
-        if not failed or not all(failed) or not select_verbs(wish, self._offered(request)):
+        is_known = says("moisture", wish)  # where a model would take the air's
+        if not failed or not all(failed) or is_known or not select_verbs(wish, self._offered(request)):
             return False
         self._todo, self._distrusted = [wish], wish
         return True
@@ -606,19 +620,29 @@ class SmallProvider:
         begin = 0
         if says("corrects", text):
             return [text]
+        if limit := says("that_limit", text):  # "24 degrees is too much, she says. Are we above that?"
+            return [f"{limit['asks'].strip()} {limit['limit']}{limit['rest']}"]
         put = says("put_into", text) if says("writes", text) else None
         if put and says("quantity", put["what"]) and not any(char.isdigit() for char in put["what"]):
             return [f"measure {put['what']}", f"{text[: put.start('what')]}it{text[put.end('what') :]}"]
         quoted = [one.span() for one in PATTERNS["quoted"].finditer(text)]
-        for gap in PATTERNS["split"].finditer(text):
+        gaps = list(PATTERNS["split"].finditer(text))
+        for gap, following in zip_longest(gaps, gaps[1:]):
             head, tail = text[begin : gap.start()].strip(), PATTERNS["leads"].sub("", text[gap.end() :].strip())
+            # "with radish and dill in it and show me the files"
+            if following and says("goes_on", text[gap.end() : following.start()].strip()):
+                continue
+            is_repeated = says("removes", head) and says("removes_it", tail)  # "scrap the task, delete it"
+            if is_repeated or (says("monthly", head) and not says("order", tail)):
+                continue
             if self._goes_back(head, tail) or any(first < gap.start() < last for first, last in quoted):
                 continue
             is_ordered = bool(says("order", tail)) and not says("goes_on", tail)
             to_file = says("file", head) and any(says(name, tail) for name in ("to_it", "read_back", "put_on"))
             is_ordered = (is_ordered and bool(count_cues(tail) or to_file)) or bool(says("left", tail))
             if (one := says("another", tail)) and (named := says("planned", head)) and says("time", tail):
-                text = f"{text[: gap.end()]}{tail[: one.start('one')]}a {named['what'].lower()}{tail[one.end('one') :]}"
+                order = "" if one.start("one") else "set "
+                text = f"{text[: gap.end()]}{order}{tail[: one.start('one')]}a {named['what'].lower()}{tail[one.end('one') :]}"
                 tail, is_ordered = text[gap.end() :], True
             goes_on = says("remind_me", text) and says("goes_on_at", tail)
             is_talk = read_form(tail) == "talk"
@@ -626,7 +650,7 @@ class SmallProvider:
                 self._stands_alone(head, request)
                 or (says("asks_thing", head) and (is_ordered or self._match(tail, request)))
                 or (is_ordered and says("order", head))
-                or (read_form(head) == "talk" and (is_ordered or self._switch(tail)))
+                or (read_form(head) == "talk" and (is_ordered or self._switch(tail) or says("afterwards", gap[0])))
             ):
                 parts.append(f"{head}?" if "?" in gap[0] else head)
                 begin = gap.end()
@@ -711,6 +735,8 @@ class SmallProvider:
         wish, path = self._wish, str(given.get("path", ""))
         if verb == "files" and (file := says("file", wish)) and "read_file" in admitted:
             return "read_file", {"path": file[0]}
+        if verb in {"note", "write_file"}:
+            given["text"] = _keep_whole(str(given.get("text", "")), says(f"kept_by_{verb}", wish))
         if verb in TIMED:
             given["text"] = _name_task(str(given.get("text", "")), wish)
         if verb in {"remind_in", "remind_every"} and (seconds := self._read_span(wish)):
@@ -741,6 +767,10 @@ class SmallProvider:
             and self._read_span(f"in {lasts[0]}" if lasts else "") != made["at_seconds"]
         ):
             return ""  # "the 15th" is no quarter of an hour
+        if verb == "remind_in" and not seconds and says("lasts_so_long", wish) and not says("wants_reminder", wish):
+            return ""  # "make it bright for two hours"
+        if verb in TIMED and says("monthly", wish):
+            return self._prompts["small_cannot"]
         rest = PATTERNS["span"].sub("", wish) if seconds else wish
         # a number of the order that no argument has, as in "until 6 pm", is not dropped silently
         if _is_made_up(given, heard) or (
@@ -808,7 +838,7 @@ class SmallProvider:
     def _take_result(self, request: Request) -> ToolCall | None:
         """Tell what the newest call has brought; gives the call that follows from it, if any."""
         call, result = list_calls(split_turns(request.messages)[-1])[-1]
-        result = remove_hints(result)
+        result = _TOLD_WHERE.sub("", remove_hints(result))
         good = not result.startswith(ERROR_PREFIX)
         if self._named and good:
             if act := self._act_on_row(call.name, result, request):
@@ -826,6 +856,10 @@ class SmallProvider:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
         else:
             text = self._matcher.word_result("" if self._verb else self._wish, call, result)
+        if good and (self._verb or call.name == "output") and (phrase := phrase_call(call, self._wish)):
+            text = self._matcher.word_result(phrase, call, result)
+        if call.name == "output":
+            text = _SECONDS.sub(lambda found: format_duration(float(found[1]), exact=True), text)
         if call.name in {"cron", "pulse"}:
             self._left = "what reminders do I have" if call.name == "cron" else "which tasks are open"
         if good:
@@ -925,11 +959,26 @@ def _name_task(text: str, wish: str) -> str:
     return max(counted, key=lambda one: one[0])[1] if any(count for count, _ in counted) else text
 
 
+def _keep_whole(text: str, found: re.Match[str] | None) -> str:
+    """What is to be kept: a model's words, or those of the message where they only leave a part of it out."""
+    if not found or not text or not set(list_terms(text)) < set(list_terms(found["what"])):
+        return text
+    whole = found["what"].strip(" .'\"")
+    return "\n".join(re.split(r",\s+|\s+and\s+", whole)) if found.groupdict().get("file") else whole
+
+
 def _correct(note: str, wish: str, new: str) -> str:
     """The note as it is to be: with what a correction names put in the place of what it denies, else a model's words; '' where these keep that."""
     if not (found := says("not_old", wish)):
         subject, pronoun = says("subject", note), says("pronoun", new)  # of "it hangs in the shed now"
-        return (f"{subject[0]}{new[pronoun.end() :]}" if subject else "") if pronoun else new
+        if pronoun:
+            new = f"{subject[0]}{new[pronoun.end() :]}" if subject else ""
+        before, after = set(list_terms(note)), set(list_terms(new))
+        is_less = subject and new.startswith(subject[0]) and len(before - after) > len(after - before)
+        if subject and is_less:  # what is longer is kept
+            was = re.sub(r"^is\b", "was", re.sub(r"^are\b", "were", note[subject.end() :].strip(" .")))
+            return f"{new.rstrip(' .')}; it {was} before"
+        return new
     told, denied = (_ORDINAL.sub("", found[name] or found[f"{name}2"]) for name in ("new", "old"))
     old = re.compile(rf"(?<![\w.,:]){re.escape(denied)}(?=(?:st|nd|rd|th)?\b)", re.IGNORECASE)
     if len(old.findall(note)) == 1:

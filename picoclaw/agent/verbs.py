@@ -11,12 +11,21 @@ from typing import Any
 
 from picoclaw.claims import list_figures, list_number_words
 from picoclaw.intents.sums import calculate
+from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
 _NOON = 12
 _QUANTITIES = ("temperature", "humidity", "pressure", "light")
+_FIGURES = ("lowest", "highest", "average")
+_BOARD = {
+    "asks_disk": "how much disk space is free",
+    "asks_memory": "how much memory is free",
+    "processor": "how hot is the processor",
+    "asks_uptime": "what is your uptime",
+    "asks_address": "what is your ip address",
+}
 _SAID = pattern(r'\s*\{\s*"do"\s*:\s*"say"\s*,\s*"text"\s*:\s*"')
 _LETTERS_SO_FAR = pattern(r'(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*')
 _CLOCK = pattern(r"(\d\d?)(?:[:.](\d\d))?\s*(am|pm)?", re.IGNORECASE)
@@ -105,8 +114,17 @@ def _leave_out(text: str) -> Collection[str]:
     once = {"remind_in", "remind_at"}
     if says("every_span", text):
         return TIMED - {"remind_every"}
-    is_told = not says("time", text) or (read_form(text) == "remark" and not says("wants_reminder", text))
-    left_out = TIMED if is_told else once if says("repeats", text) else TIMED - once
+    is_remark = read_form(text) == "remark" and not says("wants_reminder", text)
+    is_told = is_remark or not says("time", text)
+    left_out = (
+        TIMED | {"reminders", "cancel_reminder"}
+        if is_remark
+        else TIMED
+        if is_told
+        else once
+        if says("repeats", text)
+        else TIMED - once
+    )
     if says("processor", text):
         return left_out | {"measure", "past", "sensors"}
     is_past = says("trend", text) or (says("past", text) and not re.search(r"\bnow\b", text, re.IGNORECASE))
@@ -204,6 +222,24 @@ def _read_hour(at: str, wish: str) -> tuple[int, int]:
     return hour + 12 * (0 < hour < _NOON and not half and bool(says("late", wish))), minute
 
 
+def phrase_call(call: ToolCall, wish: str) -> str:
+    """The words that the matcher knows a reading, or a switching, by, so that its result is told as they ask; '' for others."""
+    given = {name: str(value) for name, value in call.arguments.items()}
+    quantity = given.get("quantity", "")
+    match call.name:
+        case "output" if given.get("action") == "set" and "seconds" in given:
+            return f"turn {given.get('level', 'on')} the {given.get('name', '')} for {given['seconds']} seconds"
+        case "sensor_read" if quantity:
+            return f"what is the {quantity} now"
+        case "sensor_history" if quantity and "when" in given:
+            figure = next((name for name in _FIGURES if says(name, wish)), "")
+            asked = f"what was the {figure} {quantity}" if figure else f"how was the {quantity}"
+            return f"{asked} {given['when']}"
+        case "board_status":
+            return next((asked for name, asked in _BOARD.items() if says(name, wish)), "")
+    return ""
+
+
 def make_change(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, Any]:
     """What is to be changed of the row that a verb names."""
     match verb:
@@ -224,6 +260,9 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
     match verb:
         case "measure" | "past":
             named = [name for name in _QUANTITIES if says(name, wish)]
+            if says("every_quantity", wish):
+                return {} if verb == "measure" else {"when": str(given["when"])}
+            named = ["moisture"] if says("moisture", wish) else named
             quantity = named if len(named) == 1 else PATTERNS["quantity"].findall(str(given["what"]).lower())
             found: dict[str, Any] = {"quantity": quantity[0]} if len(quantity) == 1 else {}
             named_when = says("when", wish)

@@ -29,6 +29,7 @@ FURNISHED = {
     "i": make_lamp_home,
     "j": make_lamp_home,
     "k": make_lamp_home,
+    "l": make_lamp_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
