@@ -270,7 +270,7 @@ class SmallProvider:
         if says("off", wish) and lasts:
             return None  # "off for ten minutes" is no order to be on
         is_off = is_off or bool(says("off", wish))
-        is_ordered = how or not says("no_order", PATTERNS["no_more"].sub("", wish))
+        is_ordered = how or not says("no_order", PATTERNS["longest"].sub("", PATTERNS["no_more"].sub("", wish)))
         if not named or not is_ordered or not (is_off or lasts or says("longest", wish)):
             return None
         # "two hour and half", "90 minuts"
@@ -340,8 +340,8 @@ class SmallProvider:
             wish = PATTERNS["read_back"].sub(f"read {self._path}", wish)
             wish = f"{wish.rstrip(' .!')} it" if says("put_on", wish) else wish
             wish = PATTERNS["to_it"].sub(rf"\g<how> {self._path}", wish)
-        if self._left and says("left", wish):
-            wish = self._left
+        if says("left", wish):
+            wish = self._left or (f"read {self._path}" if self._path else wish)
         if self._written:
             wish = PATTERNS["the_same"].sub(lambda _: f"'{self._written}'", wish)
         named = name_day(wish, self._known[-1], now) if now and self._known else ""
@@ -434,6 +434,7 @@ class SmallProvider:
             files = sorted(self._workspace.glob("*.*")) if self._workspace else []
             own = [file.name for file in files if file.suffix in {".txt", ".md"} and not file.stem.isupper()]
             content = list_content(self._wish)
+            content |= {"todo"} if says("task", self._wish) else set()
             named = [name for name in own if mentions(name.replace(".", " "), content)]
             own = named if self._told else named + [name for name in own if name not in named]
             places: list[tuple[str, dict[str, Any]]] = [
@@ -633,6 +634,7 @@ class SmallProvider:
             if following and says("goes_on", text[gap.end() : following.start()].strip()):
                 continue
             is_repeated = says("removes", head) and says("removes_it", tail)  # "scrap the task, delete it"
+            is_repeated = is_repeated or (says("opens_file", head) and says("writes", tail))
             if is_repeated or (says("monthly", head) and not says("order", tail)):
                 continue
             if self._goes_back(head, tail) or any(first < gap.start() < last for first, last in quoted):
