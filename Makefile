@@ -9,8 +9,8 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 # the tests are compiled once, not once for each run, also where PYTHONDONTWRITEBYTECODE is set
 PYTEST = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest
 SWEPT = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.sweep' tests)
-# the files with tests marked so; those of which all are, the page's and Synapse's, have commands of their own
-ALONE = $(shell grep -rl --include='test_*.py' '^@pytest.mark\.alone' tests)
+# what has commands of its own
+APART = package hostile test_page_browser.py test_matrix_synapse.py
 # homes and databases of tests lie in memory where there is room: most of the time goes into waiting for the disk
 MEMORY = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm)
 
@@ -29,18 +29,16 @@ chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
 test: $(VENV)/dev  ## set up and run the tests; `make sweep`, `package`, `hostile`, `browser` and `matrix` have the others
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -n 3 --dist worksteal --ignore=tests/package --ignore=tests/hostile -m "not alone" $(ARGS)
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) -m alone $(ALONE) $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) --workers 3 $(patsubst %,--ignore=tests/%,$(APART)) $(ARGS)
 
 quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
-	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "not alone" $(QUICK) $(ARGS)
+	@$(VENV)/bin/python -m pytest --workers 2 -m "not alone" $(QUICK) $(ARGS)
 
 hostile: $(VENV)/dev  ## how many attacks and honest requests of each class are tried, and stopped
 	@$(VENV)/bin/python tests/hostile/report.py $(ARGS)
 
 sweep: $(VENV)/dev  ## whole what `make test` tries a part of: every statement at which something is killed, every order in every way
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -n 2 --dist worksteal -m "sweep and not alone" $(SWEPT) $(ARGS)
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) -m "sweep and alone" $(SWEPT) $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) SWEEP=1 $(PYTEST) --workers 2 -m sweep $(SWEPT) $(ARGS)
 
 lint: $(VENV)/dev
 	@$(VENV)/bin/ruff format --check .

@@ -10,6 +10,8 @@ from _pytest.runner import runtestprotocol
 from databases import share_databases
 from grammars import share_grammars, share_skills
 
+pytest_plugins = ["workers"]
+
 share_databases()
 share_grammars()
 share_skills()

@@ -84,13 +84,13 @@ class Plugin:
     """What pytest calls while the tests are mapped."""
 
     def pytest_runtest_logstart(self, nodeid):
-        if "PYTEST_XDIST_WORKER" in os.environ:
+        if "PYTEST_WORKER" in os.environ:
             (MAP / f"now.{os.getpid()}").write_text(nodeid)
             if (probe := sys.modules.get("picoclaw._probe")) is not None:
                 probe._tests[os.getpid()] = nodeid
 
     def pytest_runtest_logreport(self, report):
-        if "PYTEST_XDIST_WORKER" not in os.environ:
+        if "PYTEST_WORKER" not in os.environ:
             with (MAP / "times").open("a") as file:
                 file.write(json.dumps([report.nodeid, report.duration, report.outcome]) + "\n")
 
@@ -178,7 +178,7 @@ def map_tests(given):
         for path, chosen in by_path.items():
             kept[path] = path.read_text()
             path.write_text(put_probes(kept[path], chosen))
-        options = ["-n", "2", "--dist", "worksteal", "-p", "mutants", "-m", "not alone"]
+        options = ["--workers", "2", "-p", "mutants", "-m", "not alone"]
         run_pytest(*options, *map(str, given.tests or list_test_files()), timeout=MAP_TIMEOUT_S)
     finally:
         PROBE.unlink(missing_ok=True)

@@ -5,7 +5,6 @@
 Ends with 1 when an attack got through, or when more than one honest request in a hundred was stopped.
 """
 
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -79,7 +78,7 @@ def table(count: Count) -> str:
 def main(words: list[str]) -> int:
     """Run, count, judge."""
     count = Count()
-    given = words if any(re.match(r"-n\d*", word) for word in words) else ["-n", "2", "--dist", "worksteal", *words]
+    given = words if "--workers" in words else ["--workers", "2", *words]
     ended = pytest.main(["-q", "--no-header", *map(str, FILES), *given], plugins=[count])
     print(table(count))
     honest = [(count.tried[one], count.stopped[one]) for one in count.tried if one[0] == "honest"]
