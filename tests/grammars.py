@@ -8,7 +8,7 @@ import marshal
 import tomllib
 from contextlib import suppress
 
-from picoclaw.intents import grammar, matcher, topics
+from picoclaw.intents import frames, grammar, matcher, topics
 from picoclaw.resources import find_shipped
 from picoclaw.skills import frontmatter
 
@@ -74,7 +74,15 @@ def share_grammars():
 
         return wrapped
 
+    read_frames, frames_kept = frames.read_frames, {}
+
+    def read_frames_once(book):
+        if id(book) not in frames_kept:
+            frames_kept[id(book)] = book, read_frames(book)
+        return frames_kept[id(book)][1]
+
     grammar.load_grammar, matcher.IntentMatcher.__init__ = load_once, begin_once
+    frames.read_frames = read_frames_once
     grammar.read_marks, topics.load_topics = read_once(grammar.read_marks), read_once(topics.load_topics)
 
 

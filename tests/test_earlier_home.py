@@ -180,7 +180,7 @@ def test_an_older_one_is_refused_and_not_touched(path):
 @pytest.mark.sweep
 def test_an_upgrade_that_is_cut_off_is_done_again(path, tmp_path):
     before, cuts = read_shape(path), 0
-    for statement in sweep.sample(range(4, 400), 4):
+    for statement in sweep.sample(range(4, 400), 16):
         if killed_at(statement, Database, path):
             cuts += 1
             with closing(apsw.Connection(str(path))) as connection:
@@ -190,7 +190,7 @@ def test_an_upgrade_that_is_cut_off_is_done_again(path, tmp_path):
                 for file in tmp_path.glob("state.db*"):
                     file.unlink()
                 make_earlier_database(path)
-    assert cuts > sweep.take(20, 80)
+    assert cuts > sweep.take(5, 80)
     with closing(Database(path)) as database:
         texts = [split_context(said[0].text)[1] for said in History(database).turns("terminal")]
     assert (texts[0], len(texts)) == ("hello", 6)

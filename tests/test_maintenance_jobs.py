@@ -373,7 +373,7 @@ def test_killed_at_every_step_nothing_is_lost_or_done_twice(tmp_path):
     tasks(home)
     home.note("the fuse of the pump is 3 A", EVENING)
     home.database.close()
-    for moment in sweep.steps(4):
+    for moment in sweep.steps(8):
         folder = shutil.copytree(tmp_path / "evening", tmp_path / str(moment))
         cut = _cut_off_at(moment, folder)
         outcomes.add(_after_the_cut(folder))

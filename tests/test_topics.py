@@ -3,6 +3,7 @@
 import random
 
 import pytest
+import sweep
 from bench.topics import OFFERED, list_lines, make_matcher, spell_out
 from bench.topics import make_provider as make_greenhouse
 from rows import each_row
@@ -33,13 +34,15 @@ def test_the_weights_are_those_of_the_sentences(language):
 TALK_TOPICS = frozenset({"remark", "not_wanted", "reported", "advice"})
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_talk_about_orders_does_nothing(language):
     """Nothing acts or is kept; what is proposed to it confuses, so that there is little of it."""
     board, told, proposed = make_greenhouse(), [], 0
     board._usual = lambda: language
-    for source, topic, text in list_lines(language):
-        if topic in TALK_TOPICS and source[-1:].isdigit():
+    lines = [(source, text) for source, topic, text in list_lines(language) if topic in TALK_TOPICS]
+    for source, text in sweep.sample(lines, 4):
+        if source[-1:].isdigit():
             message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
             for _, match in board.understand(Request("", (message,), OFFERED, 100, 0.0)):
                 moves = match and match.tool and board._matcher.intents[match.intent].kind

@@ -68,7 +68,7 @@ def test_a_page_without_text(body):
         text_of(body)
 
 
-N = 400_000
+N = 200_000
 BOMBS = {
     "deep": "<div>" * (N // 5) + "x",
     "open tags": "<a" * (N // 2),
@@ -81,10 +81,10 @@ BOMBS = {
     "cdata": "<![CDATA[" * (N // 9),
     "tables": "<table><tr><td>" * (N // 15),
     "links": "<a href=/x>l</a>" * (N // 16),
-    "60,000 links": "".join(f"<a href=/{i}>l</a>" for i in range(60_000)),
-    "60,000 links that lead nowhere": "".join(f"<a href=x:{i}>l</a>" for i in range(60_000)),
-    "60,000 buttons": "word <button>b</button>" * 60_000,
-    "60,000 hidden": "word <b hidden>b</b>" * 60_000,
+    "30,000 links": "".join(f"<a href=/{i}>l</a>" for i in range(30_000)),
+    "30,000 links that lead nowhere": "".join(f"<a href=x:{i}>l</a>" for i in range(30_000)),
+    "30,000 buttons": "word <button>b</button>" * 30_000,
+    "30,000 hidden": "word <b hidden>b</b>" * 30_000,
     "paragraphs": "<p>a" * (N // 4),
     "hidden": "<p hidden>a" * (N // 11),
     "style": "<style>" + ".a{" * (N // 3) + "</style>x",
@@ -101,4 +101,4 @@ def test_a_hostile_page_ends(name):
     began = time.process_time()
     with suppress(ToolError):  # for no text
         extract_text(BOMBS[name], URL, links=True)
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 1

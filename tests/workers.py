@@ -133,7 +133,7 @@ def pytest_runtestloop(session):
     alone = [item for item in session.items if item.get_closest_marker("alone")]
     if others := [item for item in session.items if not item.get_closest_marker("alone")]:
         _run_forked(session, others, min(workers, len(others)))
-    for item, nextitem in zip(alone, [*alone[1:], None], strict=True):
+    for item, nextitem in zip(alone, [*alone[1:], None], strict=False):
         _check_stop(session)
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
     _check_stop(session)

@@ -10,6 +10,7 @@ acts or adds another thing than was wanted), and how often the topic is right pe
 the file's name. With `--held` the weights are those trained without these sentences.
 """
 
+import functools
 import json
 import random
 import re
@@ -20,6 +21,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -84,11 +86,18 @@ def spell_out(line: str, chance: random.Random) -> list[str]:
     return sorted(told)[:: max(1, len(told) // MOST)][:MOST]
 
 
+@functools.cache
+def load_table(language: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / f"templates/intents/{language}.toml").read_text("utf-8"))
+
+
+@functools.cache
+def load_grammar(language: str) -> Grammar:
+    return Grammar(compile_grammar([translate_table(load_table("en"), load_table(language))], [language]))
+
+
 def make_matcher(language: str, names: Mapping[str, str] = NAMES) -> IntentMatcher:
-    tables = {
-        one: tomllib.loads((ROOT / f"templates/intents/{one}.toml").read_text("utf-8")) for one in {"en", language}
-    }
-    data = tables["en"] if language == "en" else translate_table(tables["en"], tables[language])
+    data = load_table("en") if language == "en" else translate_table(load_table("en"), load_table(language))
     matcher = IntentMatcher([data])
     matcher.declared = lambda: names
     return matcher
@@ -139,14 +148,8 @@ def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
 
 
 def make_provider(names: Mapping[str, str] = NAMES) -> IntentProvider:
-    folder = ROOT / "templates/intents"
-    tables = {one.stem: tomllib.loads(one.read_text("utf-8")) for one in folder.glob("*.toml")}
-
-    def load(language: str) -> Grammar:
-        return Grammar(compile_grammar([translate_table(tables["en"], tables[language])], [language]))
-
-    marks = {language: read_marks(folder / f"{language}.toml") for language in tables}
-    return IntentProvider([tables["en"]], languages=marks, load=load, declared=lambda: names)
+    marks = {file.stem: read_marks(file) for file in (ROOT / "templates/intents").glob("*.toml")}
+    return IntentProvider([load_table("en")], languages=marks, load=load_grammar, declared=lambda: names)
 
 
 def judge_files(files: Sequence[Path]) -> None:
