@@ -693,6 +693,20 @@ def test_the_owners_reaction_is_posted_as_what_they_would_type(asking, server, r
     assert len(asking.board.posted) == 1
 
 
+def test_a_reaction_that_comes_before_the_server_has_named_the_question_counts(asking, server, room):
+    def react_first(exchange):
+        event = server.done(exchange)["event_id"]
+        server.reacts(room, ANN, event, "✅")
+        settled(server)
+        exchange.rest(0.2)
+        return False  # then the server answers
+
+    server.fail("send", react_first)
+    asking.asks(question(room=room))
+    (came,) = come(server, asking.board)
+    assert came.text == f"/yes 3 {3:024x}"
+
+
 def test_nobody_elses_and_no_other_reaction_counts(asking, server, room):
     event = asking.asks(question(room=room))
     other = server.make_room(ANN)

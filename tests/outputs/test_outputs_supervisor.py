@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,6 +70,18 @@ def test_a_keeper_is_started_serves_and_ends_when_nobody_needs_it(home):
     one.close()
     until(lambda: not alive(holder.watchdog) and not alive(holder.worker))
     assert not (home / endpoint.SOCKET_FILE).exists()
+
+
+def test_one_whose_home_was_removed_after_a_stop_ends(tmp_path):
+    gone = make_home(tmp_path / "gone")
+    one = client(gone)
+    one.set("pump", "on", 60, "owner")
+    one.stop("owner")
+    holder = endpoint.read_holder(gone)
+    assert alive(holder.worker)
+    shutil.rmtree(gone)
+    one.close()
+    until(lambda: not alive(holder.watchdog) and not alive(holder.worker))
 
 
 def test_a_lease_ends_by_itself_after_its_client_has_left(home):

@@ -38,6 +38,7 @@ from picoclaw.channels.matrix.api import (
 )
 from picoclaw.channels.matrix.sender import MAX_TEXT_UNITS, NO_CONTEXT, MatrixSender, SendContext, make_number
 from picoclaw.channels.matrix.state import SyncState
+from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
 from picoclaw.channels.rich_text import RichText, render_rich, split_message
 from picoclaw.config import Config
@@ -66,6 +67,7 @@ _MAX_JOINED, _MAX_HANDLED, _MAX_ORDERS = 200, 500, 50
 _MAX_ORDER_CHARS = 300  # with the name of whom it is meant for
 _TYPING_S, _TYPING_SHOWN_MS, _MAX_TYPING_S = 20.0, 30_000, 600.0
 _DRAFT_FIRST_S, _DRAFT_S, _MAX_DRAFT_S = 2.5, 5.0, 20.0
+_SHOWING_TIMEOUT_S = 10.0
 _JOIN_WAITS = 3
 NOT_FOR_YOU = "This board answers its owner only; see `picoclaw matrix pair`."
 ENCRYPTED = (
@@ -77,6 +79,11 @@ ENCRYPTED = (
 class MatrixQuestions(Questions[MatrixSender]):
     """The questions of one account, each answered by a reaction to its very message."""
 
+    def __init__(self, sender: MatrixSender, pairing: Pairing, kept: FindApproval, note: Callable[[str], None]) -> None:
+        super().__init__(sender, pairing, kept, note)
+        self._showing = threading.Lock()
+        """Held from before a question is sent until the event that asks is known, which a reaction may come before."""
+
     def show(self, place: RoomPlace, number: int, text: str, transaction: str) -> str:
         """Show a question whole; returns the event that asks, '' when it is open no more.
 
@@ -85,10 +92,11 @@ class MatrixQuestions(Questions[MatrixSender]):
         if (approval := self.find(number)) is None:
             self._sender.send_message(transaction, place, self.describe_ended(number, text))
             return ""
-        event, last = self._sender.plain(transaction, place, f"{text}\n\n{HOW_TO_ANSWER}")
-        if event:
-            last = last.removesuffix(HOW_TO_ANSWER).rstrip()
-            self.remember(number, ShownQuestion(place.key, event, last, approval.nonce))
+        with self._showing:
+            event, last = self._sender.plain(transaction, place, f"{text}\n\n{HOW_TO_ANSWER}")
+            if event:
+                last = last.removesuffix(HOW_TO_ANSWER).rstrip()
+                self.remember(number, ShownQuestion(place.key, event, last, approval.nonce))
         return event
 
     def end(self, shown: ShownQuestion, text: str) -> None:
@@ -99,6 +107,8 @@ class MatrixQuestions(Questions[MatrixSender]):
         word = _ANSWERS.get(reaction.emoji)
         if not word or self._pairing.origin(reaction.user) != "owner":
             return None
+        if self._showing.acquire(timeout=_SHOWING_TIMEOUT_S):
+            self._showing.release()
         for number, shown in self.all().items():
             if shown.message == reaction.target and parse_place(shown.chat).room == reaction.room:
                 approval = self.find(number)

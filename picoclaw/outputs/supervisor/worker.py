@@ -121,10 +121,9 @@ class RequestHandler:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is or goes away from its safe level, and nothing is known only here."""
-        return (
-            self.all_is_safe and not self._leases.intents and (not self._stopped or (self._home / STOP_FILE).exists())
-        )
+        """Whether nothing is or goes away from its safe level, and nothing is known only here that the home could keep."""
+        is_kept = not self._stopped or (self._home / STOP_FILE).exists() or not self._home.exists()
+        return self.all_is_safe and not self._leases.intents and is_kept
 
     @property
     def all_is_safe(self) -> bool:
