@@ -85,6 +85,18 @@ RULES = [
         "every day at 6 open valve 1 for 5 minutes",
         {"when": "every day at 06:00", "output": "valve_1", "options": {"lasts": "5 minutes"}},
     ),
+    ("turn on the lamp every day from 6 to 9", {"when": "every day at 06:00", "options": {"lasts": "3 hours"}}),
+    ("lamp on every day 6 in morning until 9 please", {"when": "every day at 06:00", "options": {"lasts": "3 hours"}}),
+    ("turn on the lamp every day at 6 for 3 hours", {"when": "every day at 06:00", "options": {"lasts": "3 hours"}}),
+    (
+        "turn on the lamp from 7 pm to 11 pm on weekdays",
+        {"when": "every weekday at 19:00", "options": {"lasts": "4 hours"}},
+    ),
+    ("turn on the lamp every day except at the weekend at 6", {"when": "every weekday at 06:00"}),
+    (
+        "turn on the lamp monday to wednesday at 6 but not on tuesday",
+        {"when": "every monday and wednesday at 06:00"},
+    ),
     ("turn on the pump every monday at 7", {"when": "every monday at 07:00", "output": "pump"}),
     ("run the pump every 2 hours for 30 seconds", {"when": "every 2 hours", "options": {"lasts": "30 seconds"}}),
     ("every evening at 9 turn off the lamp", {"when": "every day at 21:00", "options": {"level": "off"}}),

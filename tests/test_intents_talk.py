@@ -366,4 +366,4 @@ def test_what_a_gardener_said_is_understood(lines):
     heard = talk(*(said for said, _ in lines), results=results, provider=IN_GARDEN)
     for (said, wanted), told in zip(lines, heard, strict=True):
         found = [list(call) for call in told] if isinstance(told, list) else told
-        assert found.startswith(wanted) if isinstance(found, str) else found == wanted, said
+        assert found.startswith(wanted) if isinstance(found, str) else found == wanted, (said, found)

@@ -34,12 +34,11 @@ from picoclaw.intents.sentence import (
     SlotReader,
     SlotReading,
     SlotValues,
-    count_seconds_between,
     fold_name,
     scale_value,
 )
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
-from picoclaw.intents.times import NO_HOUR, OCLOCK
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between
 from picoclaw.messages import ToolCall
 from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, stem_word
@@ -87,12 +86,14 @@ _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
 MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
-MIN_CHAT = 0.3
+MIN_CHAT, MIN_KNOWN = 0.3, 0.1
+_ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
+"""Talk that may name what is measured and switched."""
 _ENDS = frozenset({"off", "remove", "disable"})
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
-_SAYING, _SAYING_OF_TIME = ("negations", "past", "days"), ("months", "every")
+_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
@@ -181,6 +182,7 @@ class IntentMatcher:
         self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(data.concepts, words["ignore"] | words["polite"], words["ordinary"])
         self._acts = frozenset(map(stem_word, words["acts"]))
+        self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
         self.declared: Callable[[], Mapping[str, str]] = dict
         """The names that the owner has given, each with "sensor" or "output"; asked for where no template fits."""
         self.said_before: Callable[[], Mapping[str, Any]] = dict
@@ -364,7 +366,8 @@ class IntentMatcher:
         if (
             intent
             and intent.name in _HINTS
-            and sum(one for one, name in self._score(s) if name in topics.proposed) < MIN_HINT
+            and sum(one for one, name in self._score(s) if name in topics.proposed)
+            < max(MIN_HINT, sum(one for one, name in self._score(s) if name in topics.chat - {"nothing"}))
         ):
             found = intent = None  # "if my husband knew what I buy" is no rule
         swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
@@ -467,6 +470,8 @@ class IntentMatcher:
         if not intent.tool and "{result}" in intent.answer:
             return None  # a language that has no words for it
         if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
+            return None
+        if self._is_tail(s, topic):
             return None
         is_search = intent.tool == "memory_search"
         is_of_board = intent.tool in _OF_BOARD
@@ -813,6 +818,12 @@ class IntentMatcher:
         several = sum(share for share, name in shares if name in self.topics.several and name != "?compare")
         return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in self.topics.asked)
 
+    def _asks_twice(self, text: str) -> bool:
+        """Whether a second question stands behind an "and": "how long have you been up, and is the card full?"."""
+        s, asks = Sentence(text, self.words), self.words["questions"]
+        joints = (hit[1] for i in range(2, len(s.words) - 1) if (hit := s.longest(self.words["splits"], i)))
+        return s.asks and any(self._after(s, asks, i) for i in joints)
+
     def _match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
     ) -> list[tuple[str, IntentMatch | None]]:
@@ -837,12 +848,13 @@ class IntentMatcher:
                     parts[0],
                     (" ".join(said for said, _ in parts[1:]), None),
                 ]  # "note that ..., and switch on the pump"
-        if (whole is None or whole.score < 1.0) and not last.name and self._is_one_question(text):
+        twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
+        if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
             alone = [] if whole else self._match_sentences(text, offered, topic, last)
             return alone or [(text, whole)]
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
             parts = self._split(text, offered, topic, last)
-            if parts and all(is_complete(match) for _, match in parts):
+            if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
                 return parts
             told = not whole.tool and last.name  # "off again, it's too loud" says more than that nothing is to be done
             return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
@@ -1005,6 +1017,9 @@ class IntentMatcher:
         is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
         if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
             return False
+        is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
+        if is_day and not any(self.times.names_a_time(s.words[i:begin]) for i in range(begin)):
+            return True  # "monday and friday from 6 to 9"
         level = str(match.arguments.get("level", ""))
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
             return True  # or is it the hour?
@@ -1046,7 +1061,7 @@ class IntentMatcher:
         is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
         if same and (not timed or is_in or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
             return [(tail, same)]
-        moves = self.intents[first.intent].kind in {"acts", "adds"}
+        moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
         return [(tail, None)] if moves and not timed else []
 
     def _continue_alike(
@@ -1394,18 +1409,50 @@ class IntentMatcher:
         s, words = self._read(text), self.words
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        if share >= self.topics.talk.get(topic, 1.0):
+        if share >= self.topics.talk.get(topic, 1.0) and not self._is_tail(s, topic):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
+        if "?" not in s.raw and self._is_chat(s, shares):
+            return "remark"
         asks = s.asks or (s.words and self._after(s, words["questions"], 0))
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
-        spoken = words["verbs"].keys() | words["past"].keys()
-        is_told = len(s.words) > 2 and s.words[0] in words["tells"] and not spoken.isdisjoint(s.words)
-        if is_told and (not shares or sum(share for share, name in shares if name in self.topics.chat) >= MIN_CHAT):
-            return "remark"
         is_order = orders > MIN_UNDONE or any(stem_word(word) in self._acts for word in s.words[:1])
-        return "undone" if is_order else "unknown"
+        return "undone" if is_order or self._names_any(s) else "unknown"
+
+    def _is_chat(self, s: Sentence, shares: Sequence[tuple[float, str]]) -> bool:
+        """Whether a sentence tells something or is small talk, as far as can be told of one that was not understood."""
+        words = self.words
+        chat = sum(share for share, name in shares if name in self.topics.chat)
+        orders = sum(share for share, name in shares if name in self.topics.proposed)
+        is_told = len(s.words) > 2 and s.words[0] in words["tells"] and not self._verbs.isdisjoint(s.words)
+        if not shares:
+            return is_told
+        (most, topic), *_ = shares
+        if is_told and topic in self.topics.chat and chat >= max(MIN_CHAT, orders):
+            return True
+        is_unknown = topic == "nothing" and (most > MIN_CHAT or len(s.words) == 1)
+        if is_unknown or any(stem_word(word) in self._acts for word in s.words[:1]):
+            return False
+        if most < MIN_KNOWN:
+            return len(s.words) <= MAX_BARE_WORDS and not self._names_any(s)
+        return chat >= MIN_CHAT and chat > orders and (topic in _ABOUT_ANY or not self._names_any(s))
+
+    def _is_tail(self, s: Sentence, topic: str) -> bool:
+        """Whether a topic of talk is only that of the last words of a sentence that names something: "..., merci"."""
+        head = s.raw.rpartition(",")[0]
+        if not head.strip() or topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
+            return False
+        shares = self._score(self._read(head))
+        return bool(shares) and shares[0][1] not in self.topics.chat
+
+    def _names_any(self, s: Sentence) -> bool:
+        """Whether a sentence names what is declared here, a quantity or a number."""
+        slots = [self._book.slot(name) for name in ("quantity", "noun")]
+        is_number = any(word[0].isdigit() for word in s.words)
+        return is_number or any(
+            s.longest(s.names, i) or any(s.longest(slot.values, i) for slot in slots) for i in range(len(s.words))
+        )
 
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
         """What kind of sentence it is: it "asks", "acts" on what no tool can reach, "tells" something, or is about the
@@ -1417,8 +1464,7 @@ class IntentMatcher:
         asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
         if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
             return "acts"
-        spoken = words["verbs"].keys() | words["past"].keys()
-        if not asks and s.words[begin] in words["tells"] and not spoken.isdisjoint(s.words[begin:]):
+        if not asks and s.words[begin] in words["tells"] and not self._verbs.isdisjoint(s.words[begin:]):
             return "tells"
         if s.holds(words["general"]):
             return "general"

@@ -562,7 +562,7 @@ class IntentProvider:
         why = say["resting" if self.rests else "unreachable"] if self._model else ""
         names, hint = self._declared(), ""
         for key, kind in (("measures", "sensor"), ("switches", "output"), ("more_help", "")) if names else ():
-            listed = ", ".join(sorted(one for one in names if names[one] == kind))
+            listed = ", ".join(sorted(one for one in names if names[one] == kind and refusal != "unknown"))
             hint += fill_fields(say[key], {"names": listed}) if listed or not kind else ""
         return f"{say[refusal]}{fill_fields(why, {'model': self._model})}{hint}"
 

@@ -136,8 +136,6 @@ class QuestionReader:
         parts.topic = topic
         if topic != "trend":
             parts.values.pop("getting", None)  # "am I going to sweat?"
-        if topic in _FIGURES and "" in parts.values.get("figure", ()):
-            return None  # "min and max" are no single figure
         for part in () if topic in _OF_TWO | {"trend"} else ("how_much", "than_word"):
             parts.values.pop(part, None)  # "how cold did it get" compares with nothing
         if topic in _NOW and (parts.has("now_word") or not parts.has("past")):
@@ -328,6 +326,13 @@ class QuestionReader:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
+        is_several = (
+            len(
+                {*parts.values.get("figure", ()), *(["high"] * parts.has("hottest")), *(["low"] * parts.has("coldest"))}
+            )
+            > 1
+        )
+        figure = "" if is_several else figure  # "min and max": one answer has all
         limit = parts.first("beyond")
 
         def ask(intent: str, **more: Any) -> SensorQuestion:
@@ -366,14 +371,14 @@ class QuestionReader:
             return ask("history_trend", when=when)
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
-        figure = figure or ("" if parts.has("now_word") else str(before.get("_figure", "")))
+        figure = figure or ("" if is_several or parts.has("now_word") else str(before.get("_figure", "")))
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
-        if figure and not found.get("quantity"):
+        if (figure or is_several) and not found.get("quantity"):
             found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")
-        if (figure or when or parts.has("when_word")) and not is_now:
+        if is_several or ((figure or when or parts.has("when_word")) and not is_now):
             kept = {"_figure": figure} if figure else {}
             is_kept = before.get("_tool") == "sensor_history"  # its own time, if it was none
-            return ask("history", when=when or ("today" if figure and not is_kept else ""), **kept)
+            return ask("history", when=when or ("today" if (figure or is_several) and not is_kept else ""), **kept)
         if parts.has("past_verb") and not before:
             return None  # "was it warm?": of what time is not said
         if parts.has("fahrenheit"):

@@ -7,7 +7,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.intents.times import RepeatTime, TimeReader, WordTables, format_whole_length, merge_jobs, parse_amount
+from picoclaw.intents.times import (
+    RepeatTime,
+    TimeReader,
+    WordTables,
+    count_seconds_between,
+    format_whole_length,
+    merge_jobs,
+    parse_amount,
+)
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
@@ -217,12 +225,6 @@ def scale_value(number: str, measure: str) -> str:
     _, factor, *zero = measure.split()
     value = float(number) * float(factor) + float(zero[0] if zero else 0)
     return f"{round(value, 1) if zero else value:.6g}"
-
-
-def count_seconds_between(first: str, last: str) -> int:
-    """Seconds from one time of day to the next of another."""
-    (hour, minute), (last_hour, last_minute) = (map(int, time.split(":")) for time in (first, last))
-    return ((last_hour - hour) * 60 + last_minute - minute) % 1440 * 60 or 86_400
 
 
 def _split_compound(word: str, tails: Collection[str]) -> list[str]:
@@ -491,16 +493,20 @@ class SlotReader:
 
     def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
-            yield repeat.arguments, end
+            if not repeat.lasts:
+                yield repeat.arguments, end
 
     def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
-            if repeat.text:
+            if repeat.text and repeat.lasts:
+                yield {slot.name: repeat.text, "lasts": format_whole_length(repeat.lasts)}, end
+            elif repeat.text:
                 yield repeat.text, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
         for repeat, count in self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
-            within = any(self.times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in range(len(s.words)))
+            outside = (at for at in range(len(s.words)) if not i <= at < i + count)
+            within = any(self.times.range(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
             bounds = (at for at in range(len(s.words)) if s.longest(self._words["bounds"], at))
             if not within and not self._otherwise(s, i, i + count) and all(i <= at < i + count for at in bounds):
                 yield repeat, i + count

@@ -11,6 +11,7 @@ from picoclaw.times import CRON_WEEKDAYS, MONTHS
 
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
+_WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
 _FUTURE_TABLES = "joins within at on numbers days months parts hours offsets every repeats".split()  # noqa: SIM905
 _NUMBER = pattern(r"\d+")
@@ -18,8 +19,9 @@ _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
-_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends".split()  # noqa: SIM905
+_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
+_HOUR_SIGN = pattern(r"\d\d? hs?(?: |$)")
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
 """What a day is given that was said without an hour."""
@@ -34,6 +36,8 @@ class RepeatTime(NamedTuple):
     times: tuple[str, ...] = ()
     seconds: float = 0.0
     until: str = ""
+    lasts: float = 0.0
+    """Seconds that each lasts, where it was said from when to when; 0 where it was not."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -57,6 +61,20 @@ class RepeatTime(NamedTuple):
         return f"every {format_whole_length(self.seconds)}".replace("every 1 ", "every ")
 
 
+def _list_weekdays(days: Sequence[str]) -> list[str]:
+    sets = {
+        "day": CRON_WEEKDAYS,
+        "weekday": _WORKDAYS,
+        "weekend": [day for day in CRON_WEEKDAYS if day not in _WORKDAYS],
+    }
+    return [one for day in days for one in sets.get(day, [day])]
+
+
+def _join_weekdays(days: Sequence[str]) -> tuple[str, ...]:
+    """The days by the shortest name for them."""
+    return next(((name,) for name in _DAY_SETS if {*_list_weekdays([name])} == {*days}), tuple(days))
+
+
 def merge_jobs(jobs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The arguments of the first job, with those of the others, which differ in their time alone, as "_more"."""
     return jobs[0] | ({"_more": [*jobs[1:]]} if len(jobs) > 1 else {})
@@ -76,7 +94,12 @@ class TimeReader:
         tens = {word: value for word, value in numbers.items() if 10 <= value < 60}
         lengths = {word: unit for word, unit in self._words["units"].items() if word not in self._words["oclock"]}
         any_of["lengths"] = _make_alternatives(lengths)
-        return any_of | {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
+        any_of |= {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
+        both = _make_alternatives(dict.fromkeys(word for word in self._words["at"] if word in self._words["joins"]))
+        any_of["span"] = (
+            rf"(?:{both}) (?:\d+|{any_of['whole']}) (?:{any_of['units']})(?: |$)"  # "for 3 hours" is no "at 3"
+        )
+        return any_of
 
     @cached_property
     def _first_words(self) -> frozenset[str]:
@@ -112,7 +135,7 @@ class TimeReader:
     def _moment(self) -> re.Pattern[str]:
         any_of = self._any_of
         return pattern(
-            rf"(?:(?:{any_of['on']}) )*(?P<at>(?:{any_of['at']}) )*"
+            rf"(?:(?:{any_of['on']}) )*(?P<at>(?!{any_of['span']})(?:{any_of['at']}) )*"
             rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date})|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
@@ -185,17 +208,25 @@ class TimeReader:
         """Whether the words are "from" one time of day to another."""
         return len(near) > 1 and near[0] == "from" and self._clocks("at " + " ".join(near[1:]), "")[0][1:] != ()
 
-    def window(self, near: Sequence[str]) -> tuple[str, str, str, int]:
-        """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none."""
+    def window(self, near: Sequence[str], *, bare: bool = False) -> tuple[str, str, str, int]:
+        """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none.
+
+        `bare`: also "6 to 9"; else the first has a word before it, as in "at 6 until 9", or a day.
+        """
         tail, none = " ".join(near), ("", "", "", 0)
         day = self._day.match(tail)
-        begin = self._skip("span_begins", tail, day.end() if day else 0)
-        first, stop = self._clock(tail[begin:], "", bare=True) if begin else ({}, 0)
+        start = day.end() if day else 0
+        spans = self._skip("span_begins", tail, start)
+        begin = spans or start
+        is_begun = spans or day or bare or self._skip("at", tail)
+        first, stop = self._bare_clock(tail[begin:]) if is_begun or tail[:1].isdigit() else ({}, 0)
         until = self._skip("span_ends", tail, begin + stop) if first else 0
-        last, more = self._clock(tail[until:], "", bare=True) if until else ({}, 0)
+        if until and not spans and tail[begin + stop : until].strip() in self._words["splits"]:
+            return none  # "at 6 and 9" are two times
+        last, more = self._bare_clock(tail[until:]) if until else ({}, 0)
         if not last or self._length_word.match(tail, until + more):
             return none
-        one, other = first["at"], last["at"]
+        (early, _, one), other = first["at"].rpartition(" "), last["at"]
         if one < "12:00" and other == "00:00" and "12" in near:
             other = "12:00"  # "between 8 and 12 this morning"
         if one == "12:00" or self._get_half(tail[until:][:more]) == "pm":
@@ -203,10 +234,18 @@ class TimeReader:
             one, other = late if late[0] < late[1] else (one, other)  # "between 1 and 3 pm"
         if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other):
             return none
-        later = None if day else self._day.match(tail, until + more)
+        later = None if day or early else self._day.match(tail, until + more)
         said = day or later
-        named = self._words["days"][said["day"]] if said else ""
+        if not (is_begun or later):
+            return none
+        named = self._words["days"][said["day"]] if said else early
         return named, one, other, _parse_count(tail, later.end() if later else until + more)
+
+    def _bare_clock(self, tail: str) -> tuple[dict[str, Any], int]:
+        """A time of day that no "at" has to stand before, also "15 h"."""
+        at = f"{next(iter(self._words['at']))} " if _HOUR_SIGN.match(tail) else ""
+        value, end = self._clock(at + tail, "", bare=True)
+        return value, end - len(at) if value else 0
 
     @cached_property
     def _day(self) -> re.Pattern[str]:
@@ -278,8 +317,7 @@ class TimeReader:
         elif near[0] != "this" or (near[1:2] and near[1] in self._words["hours"]):  # "this second"
             value, end = self._clock(tail, "")
             day, _, clock = value.get("at", "").rpartition(" ")
-            is_hour = near[0] in self._words["at"] and not self._get_half(tail[:end])
-            if day in CRON_WEEKDAYS and clock != NO_HOUR and is_hour:  # "at four on Thursday"
+            if day in CRON_WEEKDAYS and clock != NO_HOUR and near[0] in self._words["at"]:  # "at four on Thursday"
                 yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _parse_count(tail, end)
             is_said = near[0] in self._words["at"] or ":" in near[0] or end > len(near[0]) + 1
             is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
@@ -381,41 +419,75 @@ class TimeReader:
         return RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
-        """Days and times of day, in either order."""
-        times, start = ((), 0) if self._repeats.match(tail) else self._clocks(tail, part)
-        days, half, end = self._days(tail, start)
+        """Days, and times of day or the time from one to another, in either order."""
+        days, half, end = self._days(tail, 0)
+        times, lasts, begin = ((), 0.0, 0) if days else self._hours(tail, part)
+        if times:
+            days, half, end = self._days(tail, begin)
         if not days:
             return None, 0
+        days, end = self._leave_out(days, tail, end)
         last, end = self._last_day(tail, end)
         if not times:
-            times, more = self._clocks(tail[end:], part if ":" in half else half or part)
-            end += more
+            times, lasts, more = self._hours(tail[end:], part if ":" in half else half or part)
+            days, end = self._leave_out(days, tail, end + more)
         if not times and half:
             times = tuple(half.split()) if ":" in half else (self._resolve({"part": half}, ""),)
         last, end = (last, end) if last else self._last_day(tail, end)
-        if not times or any(len(time) != 5 for time in times):
+        if not days or not times or any(len(time) != 5 for time in times):
             return None, 0
-        return RepeatTime(days, times, until=last), end
+        return RepeatTime(days, times, until=last, lasts=lasts), end
+
+    def _hours(self, tail: str, part: str) -> tuple[tuple[str, ...], float, int]:
+        """Times of day, or one and the seconds from it to another, and where they end."""
+        near = tail.split()
+        day, first, last, count = self.window(near, bare=True) if near else ("", "", "", 0)
+        if count and not day:
+            return (first,), count_seconds_between(first, last), len(" ".join([*near[:count], ""]))
+        times, end = self._clocks(tail, part)
+        return times, 0.0, end
+
+    def _leave_out(self, days: tuple[str, ...], tail: str, start: int) -> tuple[tuple[str, ...], int]:
+        """The days without those of "except on sundays", and where that ends."""
+        at = self._skip("excepts", tail, start)
+        out, _, end = self._days(tail, at, plain=True) if at else ((), "", 0)
+        if not out:
+            return days, start
+        return _join_weekdays([day for day in _list_weekdays(days) if day not in _list_weekdays(out)]), end
 
     def _last_day(self, tail: str, start: int) -> tuple[str, int]:
         """The day of "until friday", as a job is told it, and where that ends."""
         found = self._until.match(tail, start)
         return (self._words["days"].get(found["day"], found["day"]) or "today", found.end()) if found else ("", start)
 
-    def _days(self, tail: str, start: int) -> tuple[tuple[str, ...], str, int]:
-        found = self._repeats.match(tail, start)
-        if not found:
+    def _days(self, tail: str, start: int, *, plain: bool = False) -> tuple[tuple[str, ...], str, int]:
+        """Days that come again, the part of them that was said, and where they end; `plain`: also "sunday" for "sundays"."""
+        named, words = self._another, self._words
+        first = named.match(tail, self._skip("span_begins", tail, start) or start)
+        until = self._skip("span_ends", tail, first.end()) if first else 0
+        last = named.match(tail, until) if until else None
+        if first and last and tail[first.end() : until].strip() not in words["splits"]:  # "monday to saturday"
+            begins, ends = self._name_weekday(first), self._name_weekday(last)
+            week = [*CRON_WEEKDAYS, *CRON_WEEKDAYS][CRON_WEEKDAYS.index(begins) :]
+            return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
+        if found := self._repeats.match(tail, start):
+            day, _, half = words["repeats"][found["days"]].partition(" ")
+        elif plain and first:
+            found, day, half = first, self._name_weekday(first), ""
+        else:
             return (), "", 0
-        day, _, half = self._words["repeats"][found["days"]].partition(" ")
         days, end = [day], found.end()
-        while day in CRON_WEEKDAYS and (more := self._another.match(tail, end)):
-            days.append(self._words["repeats"].get(more["day"]) or self._words["days"][more["day"]])
+        while day in CRON_WEEKDAYS and (more := named.match(tail, end)):
+            days.append(self._name_weekday(more))
             end = more.end()
         return tuple(days), half, end
 
+    def _name_weekday(self, found: re.Match[str]) -> str:
+        return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])
+
     def _clocks(self, tail: str, part: str) -> tuple[tuple[str, ...], int]:
-        """Times of day: "at 7", "at 7 and at 19"."""
-        times: list[str] = []
+        """Times of day: "at 7", "at 7 and at 19"; "monday and friday at 7" is at 7 on both."""
+        times, days = list[str](), 0
         end = 0
         while True:
             start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
@@ -428,8 +500,13 @@ class TimeReader:
                 break
             times.append(value["at"])
             end = start + more
+            if self.names_a_day(tail[start:end].split()):
+                days += days + 1 == len(times)
             if self._until.match(tail, end):
                 break
+        if 0 < days < len(times):
+            clock = times[days].rpartition(" ")[2]
+            times[:days] = [f"{time.rpartition(' ')[0]} {clock}".strip() for time in times[:days]]
         return tuple(times), end
 
     def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
@@ -495,6 +572,12 @@ class TimeReader:
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             day = f"{_NUMBER.findall(day)[0]} {month}"
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+
+
+def count_seconds_between(first: str, last: str) -> int:
+    """Seconds from one time of day to the next of another."""
+    (hour, minute), (last_hour, last_minute) = (map(int, time.split(":")) for time in (first, last))
+    return ((last_hour - hour) * 60 + last_minute - minute) % 1440 * 60 or 86_400
 
 
 def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
