@@ -60,12 +60,7 @@ MESSAGES = [
     shape("no message_start", "answer", without(stream(whole(text(WORDS))), "message_start"), STREAMED),
     shape("no content_block_start", "answer", without(stream(whole(text(WORDS))), "content_block_start"), STREAMED),
     shape("overloaded as the first event", "again", events(OVERLOADED), STREAMED),
-    shape(
-        "overloaded in the middle of the text",
-        "begun",
-        events(*BEGUN, OVERLOADED),
-        STREAMED,
-    ),
+    shape("overloaded in the middle of the text", "begun", events(*BEGUN, OVERLOADED), STREAMED),
     shape("arguments that are no JSON", "told", use_of('{"{"path":'), STREAMED),
     shape("arguments cut off at the limit", "told", use_of(HALF, stop="max_tokens"), STREAMED),
     shape("arguments cut off, and said to be whole", "told", use_of(HALF), STREAMED),
@@ -76,20 +71,10 @@ MESSAGES = [
     shape("a good call", "runs", use_of(GOOD)),
     shape("`end_turn` although it calls", "runs", use_of(GOOD, stop="end_turn")),
     shape("the same id twice", "runs", said(use("list_dir"), use("list_dir"), use("write_file", GOOD))),
-    shape(
-        "a connection lost within the arguments",
-        "again",
-        events(*cut(whole(use("write_file", GOOD)), "content_block_stop")),
-        STREAMED,
-    ),
+    shape("a connection lost within the arguments", "again", events(*cut(whole(use("write_file", GOOD)), "content_block_stop")), STREAMED),
     shape("529, overloaded", "again", refusal(529, "overloaded_error", "Overloaded"), WHOLE),
     shape("429", "again", refusal(429, "rate_limit_error", "Slow down", retry_after="1"), WHOLE),
-    shape(
-        "429, the reset as a date long ago",
-        "again",
-        refusal(429, "rate_limit_error", "Slow down", anthropic_ratelimit_requests_reset="2024-01-01T00:00:00Z"),
-        WHOLE,
-    ),
+    shape("429, the reset as a date long ago", "again", refusal(429, "rate_limit_error", "Slow down", anthropic_ratelimit_requests_reset="2024-01-01T00:00:00Z"), WHOLE),
     shape("400, too long", "once", refusal(400, "invalid_request_error", "prompt is too long: 9 > 8 maximum"), WHOLE),
     shape("400, no credit", "once", refusal(400, "invalid_request_error", "Your credit balance is too low"), WHOLE),
     shape("401", "once", refusal(401, "authentication_error", "invalid x-api-key"), WHOLE),
@@ -98,4 +83,4 @@ MESSAGES = [
     shape("413", "once", refusal(413, "request_too_large", "Request exceeds the maximum size"), WHOLE),
     shape("500", "again", refusal(500, "api_error", "Internal server error"), WHOLE),
     shape("the answer of chat completions", "again", sends({"choices": None}), WHOLE),
-]
+]  # fmt: skip

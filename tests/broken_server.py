@@ -311,13 +311,7 @@ CONNECTION = [
     Shape("closes the connection without a word", "again", drop()),
     Shape("resets the connection", "again", resets()),
     Shape("resets the connection in the middle of the text", "begun", resets(FIRST), STREAMED),
-    Shape(
-        "resets the connection after a long answer",
-        "begun",
-        resets(FIRST, *[chunk(content=" long")] * 9, pause=SOON / 4),
-        STREAMED,
-        patience=SOON,
-    ),
+    Shape("resets the connection after a long answer", "begun", resets(FIRST, *[chunk(content=" long")] * 9, pause=SOON / 4), STREAMED, patience=SOON),
     Shape("accepts the request and stays silent", "again", silence(), patience=SOON),
     Shape("sends its head and stays silent", "again", silence(chunk(role="assistant")), STREAMED, patience=SOON),
     Shape("falls silent in the middle of the text", "begun", silence(FIRST), STREAMED, patience=SOON),
@@ -334,27 +328,9 @@ CONNECTION = [
     Shape("names two lengths", "again", on_the_wire(OK, SIZE, b"Content-Length: 7")),
     Shape("promises more bytes than come", "again", truncated_body(), WHOLE),
     Shape("promises fewer bytes than come", "again", on_the_wire(OK, b"Content-Length: 40"), WHOLE),
-    Shape(
-        "names chunked and a length at once",
-        "answer",
-        on_the_wire(
-            OK, SIZE, b"Transfer-Encoding: chunked", body=lambda x: b"%x\r\n%s\r\n0\r\n\r\n" % (len(good(x)), good(x))
-        ),
-    ),
-    Shape(
-        "counts its chunks wrongly",
-        "again",
-        on_the_wire(OK, b"Transfer-Encoding: chunked", body=lambda x: b"zz\r\n" + good(x)),
-    ),
-    Shape(
-        "ends its chunks with trailers",
-        "answer",
-        on_the_wire(
-            OK,
-            b"Transfer-Encoding: chunked",
-            body=lambda x: b"%x\r\n%s\r\n0\r\nX-Odd: 1\r\n\r\n" % (len(good(x)), good(x)),
-        ),
-    ),
+    Shape("names chunked and a length at once", "answer", on_the_wire(OK, SIZE, b"Transfer-Encoding: chunked", body=lambda x: b"%x\r\n%s\r\n0\r\n\r\n" % (len(good(x)), good(x)))),
+    Shape("counts its chunks wrongly", "again", on_the_wire(OK, b"Transfer-Encoding: chunked", body=lambda x: b"zz\r\n" + good(x))),
+    Shape("ends its chunks with trailers", "answer", on_the_wire(OK, b"Transfer-Encoding: chunked", body=lambda x: b"%x\r\n%s\r\n0\r\nX-Odd: 1\r\n\r\n" % (len(good(x)), good(x)))),
     Shape(
         "goes on after the end of its body",
         "answer",
@@ -369,7 +345,7 @@ CONNECTION = [
         WHOLE,
     ),
     Shape("closes a connection that it said it would keep", "answer", on_the_wire(OK, SIZE)),
-]
+]  # fmt: skip
 
 NO_MODEL_SERVER = [
     Shape("a web page: the network wants a login", "again", page(), STREAMED),
@@ -409,28 +385,16 @@ NO_MODEL_SERVER = [
             }
         ),
     ),
-    Shape(
-        "the text of the older completions",
-        "answer",
-        sends({"choices": [{"index": 0, "text": WORDS, "finish_reason": "stop"}]}),
-    ),
-]
+    Shape("the text of the older completions", "answer", sends({"choices": [{"index": 0, "text": WORDS, "finish_reason": "stop"}]})),
+]  # fmt: skip
 
 WRAPPINGS = [
     Shape("201 with a good answer", "answer", lambda x: x.whole(good(x), kind(x), 201)),
     Shape("gzip that nobody asked for", "answer", wrapped(gzip.compress, Content_Encoding="gzip")),
     Shape("deflate that nobody asked for", "answer", wrapped(zlib.compress, Content_Encoding="deflate")),
     Shape("gzip that is none", "again", wrapped(lambda data: data, Content_Encoding="gzip")),
-    Shape(
-        "gzip that is damaged",
-        "again",
-        wrapped(lambda data: gzip.compress(data)[:20] + b"\x00" * 40, Content_Encoding="gzip"),
-    ),
-    Shape(
-        "gzip that ends too early",
-        "again",
-        wrapped(lambda data: gzip.compress(data)[: len(gzip.compress(data)) // 2], Content_Encoding="gzip"),
-    ),
+    Shape("gzip that is damaged", "again", wrapped(lambda data: gzip.compress(data)[:20] + b"\x00" * 40, Content_Encoding="gzip")),
+    Shape("gzip that ends too early", "again", wrapped(lambda data: gzip.compress(data)[: len(gzip.compress(data)) // 2], Content_Encoding="gzip")),
     Shape("20 MB of blanks in 90 KB of gzip", "once", wrapped(lambda _: bomb(), Content_Encoding="gzip")),
     Shape("an encoding that nobody knows", "again", wrapped(lambda data: data[::-1], Content_Encoding="zstd")),
     Shape("a byte order mark first", "answer", wrapped(lambda data: b"\xef\xbb\xbf" + data)),
@@ -441,27 +405,15 @@ WRAPPINGS = [
     Shape("a stream although a whole body was asked for", "answer", reply(WORDS, stream=True), WHOLE),
     Shape("lines that end with CR LF", "answer", wrapped(lambda data: data.replace(b"\n", b"\r\n")), STREAMED),
     Shape("lines that end with CR alone", "answer", wrapped(lambda data: data.replace(b"\n", b"\r")), STREAMED),
-    Shape(
-        "one event over several data lines",
-        "answer",
-        wrapped(lambda data: data.replace(b', "choices"', b',\ndata: "choices"')),
-        STREAMED,
-    ),
+    Shape("one event over several data lines", "answer", wrapped(lambda data: data.replace(b', "choices"', b',\ndata: "choices"')), STREAMED),
     Shape("no blank after `data:`", "answer", wrapped(lambda data: data.replace(b"data: ", b"data:")), STREAMED),
-    Shape(
-        "ids, event names and retry lines",
-        "answer",
-        wrapped(lambda data: data.replace(b"data: {", b"id: 7\nevent: message\nretry: 100\ndata: {")),
-        STREAMED,
-    ),
-    Shape(
-        "a body over many lines", "answer", wrapped(lambda data: json.dumps(json.loads(data), indent=4).encode()), WHOLE
-    ),
+    Shape("ids, event names and retry lines", "answer", wrapped(lambda data: data.replace(b"data: {", b"id: 7\nevent: message\nretry: 100\ndata: {")), STREAMED),
+    Shape("a body over many lines", "answer", wrapped(lambda data: json.dumps(json.loads(data), indent=4).encode()), WHOLE),
     Shape("every byte by itself", "answer", split_at("It is 20 °C 🌡."), STREAMED),
     Shape("a single line of 500 KB", "answer", message(content=" ".join(map(str, range(90_000))))),
     Shape("a body of 50 MB", "once", endless(b"x" * 65_536)),
     Shape("a line that never ends", "late", drip(), STREAMED, seconds=0.5),
-]
+]  # fmt: skip
 
 BODIES = [
     Shape("`choices: []` (filtered)", "answer", sends({"choices": []})),
@@ -473,12 +425,7 @@ BODIES = [
     Shape("JSON nested 100,000 deep", "again", raw(b"[" * 100_000)),
     Shape("a number of 10,000 digits", "again", raw(b'{"choices": [], "created": ' + b"9" * 10_000 + b"}")),
     Shape("an object in the place of `choices`", "again", sends({"choices": {"message": {"content": WORDS}}})),
-    Shape(
-        "`delta: null` at the end",
-        "answer",
-        events(chunk(content=WORDS), {"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}),
-        STREAMED,
-    ),
+    Shape("`delta: null` at the end", "answer", events(chunk(content=WORDS), {"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}), STREAMED),
     Shape("`message: null`", "answer", sends({"choices": [{"message": None, "finish_reason": "stop"}]}), WHOLE),
     Shape("`content: null`", "answer", message(content=None)),
     Shape("an empty text", "answer", message(content="")),
@@ -498,16 +445,8 @@ BODIES = [
     Shape("a finish that is a number", "answer", message(7, content=WORDS)),
     Shape("no finish at all", "answer", message(None, content=WORDS)),
     Shape("a last chunk with usage only", "answer", reply(WORDS), STREAMED),
-    Shape(
-        "usage that is nonsense",
-        "answer",
-        sends(whole_body(WORDS) | {"usage": {"prompt_tokens": -5, "completion_tokens": "many"}}),
-    ),
-    Shape(
-        "usage larger than any number that is kept",
-        "answer",
-        sends(whole_body(WORDS) | {"usage": usage_of((10**30, 10**30))}),
-    ),
+    Shape("usage that is nonsense", "answer", sends(whole_body(WORDS) | {"usage": {"prompt_tokens": -5, "completion_tokens": "many"}})),
+    Shape("usage larger than any number that is kept", "answer", sends(whole_body(WORDS) | {"usage": usage_of((10**30, 10**30))})),
     Shape("another model's name", "answer", sends(whole_body(WORDS) | {"model": "something-else"})),
     Shape(
         "two answers at once",
@@ -525,7 +464,7 @@ BODIES = [
     Shape("control tokens of its template in the text", "answer", message(content=f"{WORDS}<|im_end|>")),
     Shape("the same sentence for ever", "answer", message(content="It is the air. " * 400)),
     Shape("the key in its text", "answer", message(content=f"Your key is {KEY}.")),
-]
+]  # fmt: skip
 
 STREAMS = [
     Shape("ends without a word", "again", events(done=False), STREAMED),
@@ -543,18 +482,8 @@ STREAMS = [
     Shape("an event named error", "again", events(f"event: error\ndata: {json.dumps(ERROR)}", done=False), STREAMED),
     Shape("an error line", "again", events('error: {"message": "slot died", "code": 500}', done=False), STREAMED),
     Shape("`finish_reason: error`", "begun", events(FIRST, chunk("error")), STREAMED),
-    Shape(
-        "an error as the first event that says 400",
-        "once",
-        events({"error": {"message": "odd request", "code": 400}}),
-        STREAMED,
-    ),
-    Shape(
-        "an error of the rate as the first event",
-        "again",
-        events({"error": {"message": "Rate limit reached, try again in 2s", "code": 429}}),
-        STREAMED,
-    ),
+    Shape("an error as the first event that says 400", "once", events({"error": {"message": "odd request", "code": 400}}), STREAMED),
+    Shape("an error of the rate as the first event", "again", events({"error": {"message": "Rate limit reached, try again in 2s", "code": 429}}), STREAMED),
     Shape("a broken line in the middle of the text", "begun", events(FIRST, "data: {odd"), STREAMED),
     Shape("a broken line before the text", "again", events("data: {odd"), STREAMED),
     Shape("`data: null`", "again", events("data: null"), STREAMED),
@@ -563,23 +492,12 @@ STREAMS = [
     Shape("blank lines for a while", "answer", blanks(3, 0.02)),
     Shape("nothing but comments", "again", comments(0.02), STREAMED, patience=SOON),
     Shape("nothing but pings", "again", lives_on('event: ping\ndata: {"type": "ping"}'), STREAMED, patience=SOON),
-    Shape(
-        "nothing but comments after some words",
-        "begun",
-        lives_on(f"data: {json.dumps(FIRST)}", ": wait"),
-        STREAMED,
-        patience=SOON,
-    ),
+    Shape("nothing but comments after some words", "begun", lives_on(f"data: {json.dumps(FIRST)}", ": wait"), STREAMED, patience=SOON),
     Shape("nothing but blank lines", "again", drip(b"\n", 0.02), WHOLE, patience=SOON),
     Shape("empty chunks for a while", "answer", text("", "", "", WORDS), STREAMED),
     Shape("a token now and then", "answer", reply(WORDS, pieces=2, pause=0.05), STREAMED, patience=SOON),
-    Shape(
-        "a message in the place of a delta",
-        "answer",
-        events({"choices": [{"index": 0, "message": {"content": WORDS}, "finish_reason": "stop"}]}),
-        STREAMED,
-    ),
-]
+    Shape("a message in the place of a delta", "answer", events({"choices": [{"index": 0, "message": {"content": WORDS}, "finish_reason": "stop"}]}), STREAMED),
+]  # fmt: skip
 
 CALLS = [
     Shape("arguments that are no JSON", "told", asks('{"{"path":')),
@@ -677,25 +595,11 @@ CALLS = [
     Shape("an empty list of calls", "answer", message(content=WORDS, tool_calls=[])),
     Shape("`tool_calls: null`", "answer", message(content=WORDS, tool_calls=None)),
     Shape("an object in the place of the list of calls", "answer", message(content=WORDS, tool_calls={"id": "c"})),
-    Shape(
-        "the older `function_call`",
-        "runs",
-        message("function_call", content=None, function_call={"name": "write_file", "arguments": json.dumps(GOOD)}),
-    ),
-    Shape(
-        "a call in a `<tool_call>` tag",
-        "runs",
-        message(content=f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': GOOD})}\n</tool_call>"),
-    ),
-    Shape(
-        "a call in a fence",
-        "runs",
-        message(content=f"```json\n{json.dumps({'name': 'write_file', 'arguments': GOOD})}\n```"),
-    ),
+    Shape("the older `function_call`", "runs", message("function_call", content=None, function_call={"name": "write_file", "arguments": json.dumps(GOOD)})),
+    Shape("a call in a `<tool_call>` tag", "runs", message(content=f"<tool_call>\n{json.dumps({'name': 'write_file', 'arguments': GOOD})}\n</tool_call>")),
+    Shape("a call in a fence", "runs", message(content=f"```json\n{json.dumps({'name': 'write_file', 'arguments': GOOD})}\n```")),
     Shape("a call as bare JSON", "runs", message(content=json.dumps({"name": "write_file", "parameters": GOOD}))),
-    Shape(
-        "a call in a tag, cut off", "answer", message("length", content='<tool_call>\n{"name": "write_file", "argum')
-    ),
+    Shape("a call in a tag, cut off", "answer", message("length", content='<tool_call>\n{"name": "write_file", "argum')),
     Shape("the same call for ever", "told", asks("{}", name="list_dir"), always=True),
     Shape(
         "100 calls at once",
@@ -708,7 +612,7 @@ CALLS = [
             ],
         ),
     ),
-]
+]  # fmt: skip
 
 LIMITS = [
     Shape("429 without a hint", "again", refusal(429, "Slow down"), STREAMED),
@@ -780,34 +684,13 @@ LIMITS = [
         ),
     ),
     Shape("413", "once", refusal(413, "Request too large"), WHOLE),
-    Shape(
-        "500, the conversation is too long (llama.cpp)",
-        "once",
-        refusal(500, "the request exceeds the available context size, try increasing it"),
-        WHOLE,
-    ),
-    Shape(
-        "an overflow within a stream",
-        "once",
-        events({"error": {"message": "context length exceeded", "code": 400}}),
-        STREAMED,
-    ),
-    Shape(
-        "400, max_tokens has another name",
-        "adapts",
-        unless("max_tokens", "Unsupported parameter: 'max_tokens', use 'max_completion_tokens' instead."),
-    ),
-    Shape(
-        "400, stream_options is not known",
-        "adapts",
-        unless("stream_options", "Unknown field: stream_options"),
-        STREAMED,
-    ),
+    Shape("500, the conversation is too long (llama.cpp)", "once", refusal(500, "the request exceeds the available context size, try increasing it"), WHOLE),
+    Shape("an overflow within a stream", "once", events({"error": {"message": "context length exceeded", "code": 400}}), STREAMED),
+    Shape("400, max_tokens has another name", "adapts", unless("max_tokens", "Unsupported parameter: 'max_tokens', use 'max_completion_tokens' instead.")),
+    Shape("400, stream_options is not known", "adapts", unless("stream_options", "Unknown field: stream_options"), STREAMED),
     Shape("400, something else", "once", refusal(400, "tools is not supported by this model"), WHOLE),
     Shape("400, the roles do not alternate", "once", refusal(400, "Conversation roles must alternate"), WHOLE),
-    Shape(
-        "422, a list of details", "once", status(422, {"detail": [{"loc": ["body"], "msg": "extra forbidden"}]}), WHOLE
-    ),
+    Shape("422, a list of details", "once", status(422, {"detail": [{"loc": ["body"], "msg": "extra forbidden"}]}), WHOLE),
     Shape("400, bytes that are no text", "once", status(400, b"\xff\xfe\x00"), WHOLE),
     Shape("401, the key was changed", "once", refusal(401, "Incorrect API key provided"), STREAMED),
     Shape("401, the key within its words", "once", refusal(401, f"Incorrect API key provided: {KEY}"), WHOLE),
@@ -831,37 +714,19 @@ LIMITS = [
     Shape("500, the history cannot be read", "again", refusal(500, "no user query found in messages"), WHOLE),
     Shape("501", "again", refusal(501, "Not implemented"), WHOLE),
     Shape("502 with a web page", "again", cloudflare(502), STREAMED),
-    Shape(
-        "503, the model is being loaded",
-        "again",
-        status(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}),
-    ),
+    Shape("503, the model is being loaded", "again", status(503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}})),
     Shape("503, Retry-After for a minute", "once", refusal(503, "Maintenance", retry_after="60"), WHOLE),
     Shape("504 with a web page", "again", cloudflare(504), WHOLE),
     Shape("520 with a web page", "again", cloudflare(520), WHOLE),
     Shape("522 in the edge's JSON", "again", status(522, EDGE), WHOLE),
     Shape("524 with a web page", "again", cloudflare(524), WHOLE),
-    Shape(
-        "529, overloaded",
-        "again",
-        status(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-    ),
+    Shape("529, overloaded", "again", status(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})),
     Shape("530 with a web page", "again", cloudflare(530), WHOLE),
     Shape("999", "again", status(999, "odd", "text/plain"), WHOLE),
-    Shape(
-        "an error in gzip",
-        "again",
-        status(503, gzip.compress(b'{"error": {"message": "Busy"}}'), Content_Encoding="gzip"),
-        WHOLE,
-    ),
+    Shape("an error in gzip", "again", status(503, gzip.compress(b'{"error": {"message": "Busy"}}'), Content_Encoding="gzip"), WHOLE),
     Shape("an error that is a text", "again", status(500, {"error": "model runner has unexpectedly stopped"}), WHOLE),
     Shape("an error that is `true`", "again", status(500, {"error": True}), WHOLE),
     Shape("200 and an error", "again", sends({"error": {"message": "The model crashed"}}), WHOLE),
     Shape("200 and an error that is a text", "again", sends({"error": "out of memory"}), WHOLE),
-    Shape(
-        "200 and a number of its own for what went wrong",
-        "again",
-        sends({"code": 50_001, "msg": "the upstream is busy", "data": None}),
-        WHOLE,
-    ),
-]
+    Shape("200 and a number of its own for what went wrong", "again", sends({"code": 50_001, "msg": "the upstream is busy", "data": None}), WHOLE),
+]  # fmt: skip

@@ -49,23 +49,14 @@ def nanobot_payload(message, channel="cli", chat="direct", **more):
 def make_nanobot(root):
     """Jobs lie in jobs.json, and in action.jsonl until a gateway has seen them."""
     cron = [
-        job(
-            "8c9f741b", "water", {"kind": "cron", "expr": "0 18 * * *", "tz": "Europe/Berlin"}, nanobot_payload("Water")
-        ),
+        job("8c9f741b", "water", {"kind": "cron", "expr": "0 18 * * *", "tz": "Europe/Berlin"}, nanobot_payload("Water")),
         job("b6f4539a", "tank", {"kind": "every", "everyMs": 7_200_000}, nanobot_payload("Check the tank level")),
-        job(
-            "11111111", "report", {"kind": "cron", "expr": "0 7 * * 1-5"}, nanobot_payload("Report", "telegram", "4242")
-        ),
+        job("11111111", "report", {"kind": "cron", "expr": "0 7 * * 1-5"}, nanobot_payload("Report", "telegram", "4242")),
         job("22222222", "digest", {"kind": "cron", "expr": "0 9 * * *"}, nanobot_payload("Digest", "slack", "C01")),
-        job(
-            "44444444",
-            "noon",
-            {"kind": "cron", "expr": "0 12 * * *"},
-            nanobot_payload("Noon", "matrix", "!shed:example.org"),
-        ),
+        job("44444444", "noon", {"kind": "cron", "expr": "0 12 * * *"}, nanobot_payload("Noon", "matrix", "!shed:example.org")),
         job("dream", "dream", {"kind": "every", "everyMs": 7_200_000}, {"kind": "system_event", "message": ""}),
         job("33333333", "gone", {"kind": "at", "atMs": 1_600_000_000_000}, nanobot_payload("Too late")),
-    ]
+    ]  # fmt: skip
     snake = {"kind": "at", "at_ms": 1_803_889_800_000, "every_ms": None, "expr": None, "tz": None}
     payload = {"kind": "agent_turn", "message": "Dentist at 10", "session_key": "cli:direct", "origin_channel": "cli"}
     acts = [
@@ -76,10 +67,7 @@ def make_nanobot(root):
         {"action": "del", "params": {"job_id": "22222222"}},
     ]
     config = {
-        "agents": {
-            "defaults": {"workspace": "~/.nanobot/workspace", "model": "qwen2.5-coder-7b", "provider": "custom"}
-            | {"timezone": "Europe/Berlin", "timezoneMode": "manual"}
-        },
+        "agents": {"defaults": {"workspace": "~/.nanobot/workspace", "model": "qwen2.5-coder-7b", "provider": "custom"} | {"timezone": "Europe/Berlin", "timezoneMode": "manual"}},
         "channels": {
             "sendProgress": True,
             "telegram": {"enabled": True, "token": TOKEN, "allowFrom": ["4242|ada", "@mallory", "*"]},
@@ -88,12 +76,9 @@ def make_nanobot(root):
             "matrix": {"enabled": True, "homeserver": "https://matrix.example.org", "accessToken": "mx", "password": ""}
             | {"allowFrom": ["@ann:example.org"], "e2eeEnabled": True},
         },
-        "providers": {
-            "custom": {"apiKey": "key-one", "apiBase": "http://127.0.0.1:18111/v1"},
-            "openai": {"apiKey": None},
-        },
+        "providers": {"custom": {"apiKey": "key-one", "apiBase": "http://127.0.0.1:18111/v1"}, "openai": {"apiKey": None}},
         "tools": {"mcpServers": {"files": {"command": "npx"}}},
-    }
+    }  # fmt: skip
     history = [{"cursor": 1, "timestamp": "2026-11-19 21:40", "content": "The owner moved the heater."}]
     return write(
         root,
@@ -200,26 +185,15 @@ def make_go(root):
     told = {"kind": "agent_turn", "channel": "telegram", "to": "4242"}
     jobs = [
         job("aa", "water", {"kind": "every", "everyMs": 3_600_000}, told | {"message": "Water the tomatoes"}),
-        job(
-            "bb",
-            "disk",
-            {"kind": "cron", "expr": "0 4 * * *", "tz": "Europe/Berlin"},
-            told | {"message": "disk", "command": "df -h"},
-        ),
+        job("bb", "disk", {"kind": "cron", "expr": "0 4 * * *", "tz": "Europe/Berlin"}, told | {"message": "disk", "command": "df -h"}),
         job("cc", "dentist", at, told | {"message": "Dentist", "channel": "cli", "to": "direct"}),
-    ]
+    ]  # fmt: skip
     config = {
         "version": 3,
         "agents": {"defaults": {"workspace": "~/.picoclaw/workspace", "model_name": "fast"}},
-        "model_list": [
-            {"model_name": "fast", "model": "openrouter/qwen/qwen3-8b"},
-            {"model_name": "other", "model": "openai/gpt", "api_keys": ["sk-other"]},
-        ],
-        "channel_list": {
-            "telegram": {"enabled": True, "type": "telegram", "allow_from": [4242], "settings": {"base_url": ""}},
-            "discord": {"enabled": True, "type": "discord"},
-        },
-    }
+        "model_list": [{"model_name": "fast", "model": "openrouter/qwen/qwen3-8b"}, {"model_name": "other", "model": "openai/gpt", "api_keys": ["sk-other"]}],
+        "channel_list": {"telegram": {"enabled": True, "type": "telegram", "allow_from": [4242], "settings": {"base_url": ""}}, "discord": {"enabled": True, "type": "discord"}},
+    }  # fmt: skip
     secrets = f'model_list:\n  fast:\n    api_keys: ["key-three"]\nchannel_list:\n  telegram:\n    settings:\n      token: "{TOKEN}"\n'
     return write(
         root,

@@ -75,24 +75,14 @@ CONTENT = {
     "test_image_content": [IMAGE],
     "test_audio_content": [{"type": "audio", "data": SOUND, "mimeType": "audio/wav"}],
     "test_embedded_resource": [{"type": "resource", "resource": INSIDE}],
-    "test_multiple_content_types": [
-        {"type": "text", "text": "Multiple content types test:"},
-        IMAGE,
-        {"type": "resource", "resource": MIXED},
-    ],
+    "test_multiple_content_types": [{"type": "text", "text": "Multiple content types test:"}, IMAGE, {"type": "resource", "resource": MIXED}],
     "test_error_handling": [{"type": "text", "text": "This tool intentionally returns an error for testing"}],
     "json_schema_2020_12_tool": [TEXT],
-}
+}  # fmt: skip
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
-    "$defs": {
-        "address": {
-            "$anchor": "addressDef",
-            "type": "object",
-            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
-        }
-    },
+    "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
     "properties": {
         "name": {"type": "string"},
         "address": {"$ref": "#/$defs/address"},
@@ -105,7 +95,7 @@ SCHEMA = {
     "then": {"required": ["phone"]},
     "else": {"required": ["email"]},
     "additionalProperties": False,
-}
+}  # fmt: skip
 RESOURCES = {
     "test://static-text": {"mimeType": "text/plain", "text": "This is the content of the static text resource."},
     "test://static-binary": {"mimeType": "image/png", "blob": PIXEL},

@@ -59,16 +59,8 @@ class SynapseServer:
             "enable_registration_without_verification": True,
             "trusted_key_servers": [],
             "presence": {"enabled": False},
-            "listeners": [
-                {
-                    "port": self.port,
-                    "bind_addresses": ["127.0.0.1"],
-                    "type": "http",
-                    "tls": False,
-                    "resources": [{"names": ["client"], "compress": False}],
-                }
-            ],
-        }
+            "listeners": [{"port": self.port, "bind_addresses": ["127.0.0.1"], "type": "http", "tls": False, "resources": [{"names": ["client"], "compress": False}]}],
+        }  # fmt: skip
         (self._folder / "homeserver.yaml").write_text(json.dumps(config))  # which is YAML
         (self._folder / "limits.yaml").write_text(self._limits or "{}")
         files = ["-c", str(self._folder / "homeserver.yaml"), "-c", str(self._folder / "limits.yaml")]

@@ -393,14 +393,10 @@ INVENTED = says("The humidity is 50 %.")
         ([INVENTED, INVENTED], (), "The humidity is 50 %.\n[not measured: 50 %]"),
         ([calls(MEASURE), says("The humidity is 21.4 %.")], (), "The humidity is 21.4 %."),
         ([INVENTED], ((Message("user", "50 % here"), Message("assistant", "Fine.")),), "The humidity is 50 %."),
-        (
-            [INVENTED, says("Well.")],
-            ((Message("user", "well?"), Message("assistant", "The humidity is 50 %.")),),
-            "Well.",
-        ),
+        ([INVENTED, says("Well.")], ((Message("user", "well?"), Message("assistant", "The humidity is 50 %.")),), "Well."),
         ([says("Water boils at 100 °C.")], (), "Water boils at 100 °C."),
     ],
-)
+)  # fmt: skip
 def test_what_nobody_measured_is_marked_and_the_model_sent_to_measure(
     rounds: list[list[Step]], earlier: Any, reply: str
 ) -> None:

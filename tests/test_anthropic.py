@@ -363,11 +363,7 @@ def test_without_a_key_none_is_sent() -> None:
     [
         (refusal(400, "invalid_request_error", "max_tokens: too many"), Refused, "max_tokens"),
         (refusal(400, "invalid_request_error", "prompt is too long: 210000 tokens"), ContextOverflow, "210000"),
-        (
-            refusal(400, "invalid_request_error", "input length and `max_tokens` exceed context limit"),
-            ContextOverflow,
-            "limit",
-        ),
+        (refusal(400, "invalid_request_error", "input length and `max_tokens` exceed context limit"), ContextOverflow, "limit"),
         (refusal(400, "invalid_request_error", "Your credit balance is too low"), NoCredit, "credit"),
         (refusal(401, "authentication_error", "invalid x-api-key"), KeyRefused, "secrets.toml"),
         (refusal(402, "billing_error", "unpaid"), NoCredit, "account"),
@@ -378,11 +374,7 @@ def test_without_a_key_none_is_sent() -> None:
         (refusal(500, "api_error", "Internal"), Unavailable, "Internal"),
         (refusal(504, "timeout_error", "too slow"), Unavailable, "504"),
         (refusal(529, "overloaded_error", "Overloaded", retry_after="7"), Unavailable, "Overloaded"),
-        (
-            events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-            Unavailable,
-            "Over",
-        ),
+        (events({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), Unavailable, "Over"),
         (events(*stream(whole(text("It is 2")))[:-3]), Unavailable, "in the middle"),
         (status(502, "<html>Bad gateway</html>"), Unavailable, "web page"),
         (page(), Unavailable, "web page"),
@@ -390,7 +382,7 @@ def test_without_a_key_none_is_sent() -> None:
         (raw(b"[1"), Unavailable, "not JSON"),
         (raw(b""), Unavailable, "empty answer"),
     ],
-)
+)  # fmt: skip
 def test_an_error_is_named_and_says_what_to_try(answer: Answer, kind: type[ProviderError], told: str) -> None:
     with pytest.raises(ProviderError, match=told) as caught:
         asked(answer)

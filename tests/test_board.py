@@ -81,39 +81,21 @@ def problem(board):
         ({f"{ZONE}0/temp": "-5000"}, {("thermal", "temperature"): -5.0}),
         ({f"{HWMON}3/name": "sht3x\n", f"{HWMON}3/temp1_input": "21450\n"}, {("sht3x", "temperature"): 21.45}),
         ({f"{HWMON}3/name": "sht3x\n", f"{HWMON}3/humidity1_input": "55200"}, {("sht3x", "humidity"): 55.2}),
-        (
-            {f"{HWMON}0/name": "ina219", f"{HWMON}0/in1_input": "5012", f"{HWMON}0/power1_input": "2500000"},
-            {("ina219", "voltage"): 5.012, ("ina219", "power"): 2.5},
-        ),
-        (
-            {f"{HWMON}0/name": "tmp", f"{HWMON}0/temp1_input": "1000", f"{HWMON}0/temp1_label": "outside wall\n"},
-            {("tmp outside wall", "temperature"): 1.0},
-        ),
+        ({f"{HWMON}0/name": "ina219", f"{HWMON}0/in1_input": "5012", f"{HWMON}0/power1_input": "2500000"}, {("ina219", "voltage"): 5.012, ("ina219", "power"): 2.5}),
+        ({f"{HWMON}0/name": "tmp", f"{HWMON}0/temp1_input": "1000", f"{HWMON}0/temp1_label": "outside wall\n"}, {("tmp outside wall", "temperature"): 1.0}),
         ({f"{HWMON}0/fan1_input": "1200"}, {("hwmon", "fan"): 1200.0}),
         ({f"{HWMON}0/name": "x", f"{HWMON}0/intrusion0_input": "1"}, {}),
         ({f"{IIO}0/name": "dht11", f"{IIO}0/in_temp_input": "21000"}, {("dht11", "temperature"): 21.0}),
         ({f"{IIO}0/name": "bmp280", f"{IIO}0/in_pressure_input": "100.653"}, {("bmp280", "pressure"): 1006.53}),
-        (
-            {f"{IIO}0/label": "porch", f"{IIO}0/name": "dht11", f"{IIO}0/in_humidityrelative_input": "55200"},
-            {("porch", "humidity"): 55.2},
-        ),
-        (
-            {f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{CO2}_scale": "0.0001"},
-            {("scd4x", "co2"): 612.0},
-        ),
-        (
-            {f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{IIO}0/in_concentration_scale": "0.0001"},
-            {("scd4x", "co2"): 612.0},
-        ),
+        ({f"{IIO}0/label": "porch", f"{IIO}0/name": "dht11", f"{IIO}0/in_humidityrelative_input": "55200"}, {("porch", "humidity"): 55.2}),
+        ({f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{CO2}_scale": "0.0001"}, {("scd4x", "co2"): 612.0}),
+        ({f"{IIO}0/name": "scd4x", f"{CO2}_raw": "612", f"{IIO}0/in_concentration_scale": "0.0001"}, {("scd4x", "co2"): 612.0}),
         (
             MLX | {f"{IIO}0/in_temp_ambient_input": "20500", f"{IIO}0/in_temp_object_scale": "20"},
             {("mlx90614 object", "temperature"): 26.9, ("mlx90614 ambient", "temperature"): 20.5},
         ),
         (MLX | {f"{IIO}0/in_temp_scale": "20"}, {("mlx90614 object", "temperature"): 26.9}),
-        (
-            {f"{IIO}0/in_voltage4_vccint_raw": "100", f"{IIO}0/in_voltage4_vccint_scale": "10"},
-            {("iio 4 vccint", "voltage"): 1.0},
-        ),
+        ({f"{IIO}0/in_voltage4_vccint_raw": "100", f"{IIO}0/in_voltage4_vccint_scale": "10"}, {("iio 4 vccint", "voltage"): 1.0}),
         ({f"{IIO}0/in_current0_raw": "1500"}, {("iio 0", "current"): 1.5}),
         ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current_scale": "2"}, {("iio 0", "current"): 3.0}),
         ({f"{IIO}0/in_current0_raw": "1500", f"{IIO}0/in_current0_offset": "2"}, {("iio 0", "current"): None}),
@@ -121,7 +103,7 @@ def problem(board):
         ({f"{IIO}0/in_concentration_nox_raw": "5", f"{IIO}0/in_intensity_ir_raw": "5"}, {}),
         ({f"{IIO}0/in_illuminance_input": "320"}, {("iio", "light"): 320.0}),
     ],
-)
+)  # fmt: skip
 def test_what_the_kernel_measures(tree, files, expected):
     found = measured(tree(files))
     assert found == {key: value if value is None else pytest.approx(value) for key, value in expected.items()}
@@ -704,23 +686,14 @@ def i2c(board, /, **arguments):
         ({"action": "detect"}, "i2c-1: simulated adapter (the pin header)"),
         ({"action": "scan"}, "i2c-1: 0x76 answers"),
         ({"action": "Scan", "bus": "1"}, "i2c-1: 0x76 answers"),
-        (
-            {"action": "read", "address": "0x76", "register": 0xD0},
-            "0x76 on i2c-1 from register 0xd0: 60 (hex, 1 bytes)",
-        ),
-        (
-            {"action": "read", "address": 118, "register": "0xF7", "length": 8.0},
-            "0x76 on i2c-1 from register 0xf7: 80 00 00 80 00 00 80 00 (hex, 8 bytes)",
-        ),
+        ({"action": "read", "address": "0x76", "register": 0xD0}, "0x76 on i2c-1 from register 0xd0: 60 (hex, 1 bytes)"),
+        ({"action": "read", "address": 118, "register": "0xF7", "length": 8.0}, "0x76 on i2c-1 from register 0xf7: 80 00 00 80 00 00 80 00 (hex, 8 bytes)"),
         ({"action": "read", "address": 118, "length": 2}, "0x76 on i2c-1: 00 00 (hex, 2 bytes)"),
-        (
-            {"action": "write", "address": "118", "register": 242, "data": [1]},
-            "wrote f2 01 (hex) to 0x76 on i2c-1",
-        ),
+        ({"action": "write", "address": "118", "register": 242, "data": [1]}, "wrote f2 01 (hex) to 0x76 on i2c-1"),
         ({"action": "write", "address": 118, "data": "[0xf2, 1]"}, "error: argument 'data' must be a list, not"),
         ({"action": "write", "address": 118, "data": '["0xf2", 1]'}, "wrote f2 01 (hex) to 0x76 on i2c-1"),
     ],
-)
+)  # fmt: skip
 def test_every_action_of_the_i2c_tool(arguments, said):
     assert i2c(SimBoard(), **arguments).startswith(said)
 

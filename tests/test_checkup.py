@@ -518,16 +518,10 @@ def test_a_file_of_outputs_that_is_no_toml(tmp_path):
     ("armed", "rows"),
     [
         ([], [CheckResult("note", "outputs", "not armed, dry run only: pump, lamp", "picoclaw outputs arm pump")]),
-        (
-            ["pump"],
-            [
-                CheckResult("note", "outputs", "not armed, dry run only: lamp", "picoclaw outputs arm lamp"),
-                CheckResult("good", "outputs", "pump can be switched"),
-            ],
-        ),
+        (["pump"], [CheckResult("note", "outputs", "not armed, dry run only: lamp", "picoclaw outputs arm lamp"), CheckResult("good", "outputs", "pump can be switched")]),
         (["pump", "lamp"], [CheckResult("good", "outputs", "pump, lamp can be switched")]),
     ],
-)
+)  # fmt: skip
 def test_a_dry_run_is_told_from_what_can_be_switched(tmp_path, armed, rows):
     (tmp_path / "outputs.toml").write_text(PUMP + LAMP)
     known = config.load_outputs(tmp_path / "outputs.toml").outputs

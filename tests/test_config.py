@@ -127,10 +127,7 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nname = ['a']", "'name' must be text"),
         ("[model]\nstream = 1", "'stream' must be true or false, not 1"),
         ("[memory]\nembeding_url = 'x'", "[memory]: unknown 'embeding_url'; did you mean 'embedding_url'?"),
-        (
-            "[memory]\nembeddings = 'openai'",
-            "'embeddings' must be one of 'local', 'table', 'server', 'off', not \"openai\"",
-        ),
+        ("[memory]\nembeddings = 'openai'", "'embeddings' must be one of 'local', 'table', 'server', 'off', not \"openai\""),
         ("[memory]\ndream_hour = 24", "'dream_hour' is 24, outside -1 to 23"),
         ("[memory]\ndream_hour = 3.5", "'dream_hour' must be a whole number"),
         ("[memory]\npulse_chars = -1", "'pulse_chars' is -1, outside 0 to 150000"),
@@ -148,25 +145,16 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nbase_url = 'file:///etc/passwd'", "must begin with http:// or https://"),
         ("[model]\napi = 'grpc'", "'api' must be one of 'openai', 'responses', 'anthropic', not \"grpc\""),
         ("[model]\nthen = 7", "'then' must be a list"),
-        (
-            "[model]\nthen = ['lan']",
-            "[model]: 'then' names 'lan', and there is no [models.lan]; there is no [models.NAME]",
-        ),
+        ("[model]\nthen = ['lan']", "[model]: 'then' names 'lan', and there is no [models.lan]; there is no [models.NAME]"),
         ("[model]\nthen = ['lann']\n[models.lan]", "no [models.lann]; did you mean 'lan'?"),
         ("[model]\nthen = ['intents']", "'then' without 'intents': the built-in matcher is always the last"),
         ("models = 3", "[models] must hold one table for each model, such as [models.NAME]"),
         ("[models]\nlan = 'x'", "[models.lan] must be a table, not 'x'"),
-        (
-            "[models.Lan]\nbase_url = 'http://x'",
-            "[models.Lan]: a name is small letters, digits and _, and none of default",
-        ),
+        ("[models.Lan]\nbase_url = 'http://x'", "[models.Lan]: a name is small letters, digits and _, and none of default"),
         ("[models.default]\nbase_url = 'http://x'", "[models.default]: a name is small letters"),
         ("[models.'a b']\nbase_url = 'http://x'", "[models.a b]: a name is small letters"),
         ("[models.lan]\nbase_url = 'http://x'\nthen = ['lan']", "[models.lan]: 'then' belongs under [model]"),
-        (
-            "[model]\nname = 'lan'\n[models.lan]\nbase_url = 'http://x'",
-            "[models.lan]: [model] asks for a model of that name",
-        ),
+        ("[model]\nname = 'lan'\n[models.lan]\nbase_url = 'http://x'", "[models.lan]: [model] asks for a model of that name"),
         ("[models.lan]\nkey = 'sk-1'", "[models.lan]: unknown 'key'"),
         ("[models.lan]\nbase_url = 'pi:8080'", "[models.lan]: base_url 'pi:8080' must begin with http:// or https://"),
         ("[model\n", "is not valid TOML"),
@@ -174,15 +162,12 @@ def test_a_sensor_is_taken(home, address):
         ("[model]\nname = qwen\n", "line 2, name: Invalid value; put a text in quotes"),
         ("[model]\nname: x\n", "line 2: Expected '='"),
         ("[model]\nname = 'a'\n[model]\n", "a table is there twice"),
-        (
-            "[voice]\nleast = 0,5\n",
-            "line 2, least: Expected newline or end of document after a statement; one setting on each line",
-        ),
+        ("[voice]\nleast = 0,5\n", "line 2, least: Expected newline or end of document after a statement; one setting on each line"),
         ("x = " + "[" * 5000, "config.toml is not valid TOML: it is nested too deeply"),
         (b"[model]\nname = '\xff\xfe'", "is not valid TOML"),
         (b"\xef\xbb\xbf[model]\n", "is not valid TOML"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(home, text, said):
     words = refusal(home, text)
     assert said in words
@@ -263,14 +248,10 @@ FURTHER = "[model]\nbase_url = 'http://a/v1'\nthen = ['lan']\n[models.lan]\nname
         (FURTHER, {}, "there is no server for the model 'm': set base_url under [models.lan]"),
         (FURTHER, {"ANTHROPIC_API_KEY": "a"}, "there is no server for the model 'm'"),
         (FURTHER + "api = 'anthropic'", {"OPENAI_API_KEY": "o"}, "there is no server for the model 'm'"),
-        (
-            "[model]\nthen = ['lan']\n[models.lan]\nbase_url = 'http://b'",
-            {},
-            "[model]: 'then' follows a model, and there is",
-        ),
+        ("[model]\nthen = ['lan']\n[models.lan]\nbase_url = 'http://b'", {}, "[model]: 'then' follows a model, and there is"),
     ],
     ids=["no server", "another vendor", "another format", "no first model"],
-)
+)  # fmt: skip
 def test_a_further_model_needs_a_server_and_a_first(home, text, environment, said):
     with pytest.raises(ConfigError, match=re.escape(said)):
         settings(home, text, **environment)

@@ -76,40 +76,15 @@ REPEATED = "Done. (perhaps a repeat: picoclaw stopped while it delivered this)"
 
 
 PHASES = {
-    "in the inbox": (
-        [silence(), reply("Late."), reply("Done.")],
-        lambda h, d: h.model.requests and h.open()[1:],
-        ["Done."],
-        0,
-    ),
+    "in the inbox": ([silence(), reply("Late."), reply("Done.")], lambda h, d: h.model.requests and h.open()[1:], ["Done."], 0),
     "before a word": ([silence(), reply("Done.")], lambda h, d: h.model.requests, ["Done."], 0),
-    "in the answer": (
-        [silence(chunk(content="Do")), reply("Done.")],
-        lambda h, d: h.model.requests and not time.sleep(0.1),
-        ["Done."],
-        0,
-    ),
-    "after it has read": (
-        [reply("", READS), silence(), reply("", READS), reply("Done.")],
-        lambda h, d: h.model.requests[1:],
-        ["Done."],
-        0,
-    ),
+    "in the answer": ([silence(chunk(content="Do")), reply("Done.")], lambda h, d: h.model.requests and not time.sleep(0.1), ["Done."], 0),
+    "after it has read": ([reply("", READS), silence(), reply("", READS), reply("Done.")], lambda h, d: h.model.requests[1:], ["Done."], 0),
     "while it acts": ([reply("", SLEEPS)], lambda h, d: h.acts(), [CUT_OFF], 1),
     "after an act": ([reply("", WRITES), silence()], lambda h, d: h.model.requests[1:], [CUT_OFF], 1),
-    "before it is sent": (
-        [reply("Done.")],
-        lambda h, d: h.telegram.called("sendMessage"),
-        [REPEATED],
-        0,
-    ),
-    "after the network broke off": (
-        [reply("Done.")],
-        lambda h, d: h.telegram.texts() and h.untold(),
-        ["Done.", REPEATED],
-        0,
-    ),
-}
+    "before it is sent": ([reply("Done.")], lambda h, d: h.telegram.called("sendMessage"), [REPEATED], 0),
+    "after the network broke off": ([reply("Done.")], lambda h, d: h.telegram.texts() and h.untold(), ["Done.", REPEATED], 0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -403,21 +403,11 @@ def kept(desk):
     [
         ("hello", lambda _: killed, ["hello"], ["re hello"]),
         ("hello", kept, [], ["the answer"]),
-        (
-            "hello",
-            acts,
-            [],
-            ["picoclaw was cut off while it answered this: 'hello'. It is not known whether an action"],
-        ),
-        (
-            "/undo",
-            lambda _: killed,
-            [],
-            ["picoclaw was cut off while it answered this: '/undo'. It is not known whether it was"],
-        ),
+        ("hello", acts, [], ["picoclaw was cut off while it answered this: 'hello'. It is not known whether an action"]),
+        ("/undo", lambda _: killed, [], ["picoclaw was cut off while it answered this: '/undo'. It is not known whether it was"]),
     ],
     ids=["had done nothing", "had kept its turn", "had done something", "was a command"],
-)
+)  # fmt: skip
 def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, letters):
     desk = Desk(tmp_path)
     desk.respond = how(desk)

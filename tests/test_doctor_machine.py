@@ -78,47 +78,20 @@ TROUBLES = {
             "cgroup_enable=memory to the line in /boot/firmware/cmdline.txt",
         ),
     ),
-    "no memory left": (
-        {"/proc/meminfo": "MemTotal: 437500 kB\nMemAvailable: 21000 kB"},
-        ("memory", "bad", "only 21 MB are left", "multi-user.target"),
-    ),
-    "a swap file": (
-        {"/proc/swaps": "Filename Type Size Used Priority\n/var/swap file 102396 0 -2\n"},
-        ("swap", "note", "/var/swap is on the disk", "sudo swapoff /var/swap"),
-    ),
-    "compressed swap that is written to the card": (
-        {"/sys/block/zram0/backing_dev": "/dev/loop0"},
-        ("swap", "note", "zram0 writes what it holds to /dev/loop0", "Mechanism=zram"),
-    ),
-    "read-only after an error": (
-        {"/proc/self/mounts": MOUNTS.replace("rw,noatime", "ro,noatime")},
-        ("file system", "bad", "/ is read-only", "mount -o remount,rw /"),
-    ),
-    "an overlay": (
-        {"/proc/self/mounts": "overlay / overlay rw,lowerdir=/a 0 0\n"},
-        ("file system", "bad", "gone after a restart", "disable_overlayfs"),
-    ),
-    "a home in memory": (
-        {"/proc/self/mounts": MOUNTS + "tmpfs /home/pi tmpfs rw 0 0\n"},
-        ("file system", "bad", "in memory", "PICOCLAW_HOME"),
-    ),
-    "a home on a share": (
-        {"/proc/self/mounts": MOUNTS + "nas:/pi /home nfs4 rw 0 0\n"},
-        ("file system", "bad", "is on nfs4", "ext4"),
-    ),
+    "no memory left": ({"/proc/meminfo": "MemTotal: 437500 kB\nMemAvailable: 21000 kB"}, ("memory", "bad", "only 21 MB are left", "multi-user.target")),
+    "a swap file": ({"/proc/swaps": "Filename Type Size Used Priority\n/var/swap file 102396 0 -2\n"}, ("swap", "note", "/var/swap is on the disk", "sudo swapoff /var/swap")),
+    "compressed swap that is written to the card": ({"/sys/block/zram0/backing_dev": "/dev/loop0"}, ("swap", "note", "zram0 writes what it holds to /dev/loop0", "Mechanism=zram")),
+    "read-only after an error": ({"/proc/self/mounts": MOUNTS.replace("rw,noatime", "ro,noatime")}, ("file system", "bad", "/ is read-only", "mount -o remount,rw /")),
+    "an overlay": ({"/proc/self/mounts": "overlay / overlay rw,lowerdir=/a 0 0\n"}, ("file system", "bad", "gone after a restart", "disable_overlayfs")),
+    "a home in memory": ({"/proc/self/mounts": MOUNTS + "tmpfs /home/pi tmpfs rw 0 0\n"}, ("file system", "bad", "in memory", "PICOCLAW_HOME")),
+    "a home on a share": ({"/proc/self/mounts": MOUNTS + "nas:/pi /home nfs4 rw 0 0\n"}, ("file system", "bad", "is on nfs4", "ext4")),
     "a card that is worn": ({STAT: wrote(2000), UP: f"{DAY}.5 1"}, ("disk wear", "bad", "2000 MB a day", "iotop")),
     "a card that is used": ({STAT: wrote(600), UP: f"{2 * DAY} 1"}, ("disk wear", "note", "300 MB a day", "iotop")),
     "a card that is spared": ({STAT: wrote(20), UP: f"{DAY} 1"}, ("disk wear", "good", "20 MB a day", "")),
-    "an eMMC at its end": (
-        {"/sys/block/mmcblk0/device/life_time": "0x01 0x0A"},
-        ("disk wear", "bad", "90 to 100 % of its life", "picoclaw backup"),
-    ),
-    "a watchdog that sleeps": (
-        {"/sys/class/watchdog/watchdog0/state": "inactive"},
-        ("hardware watchdog", "note", "not in use", "RuntimeWatchdogSec"),
-    ),
+    "an eMMC at its end": ({"/sys/block/mmcblk0/device/life_time": "0x01 0x0A"}, ("disk wear", "bad", "90 to 100 % of its life", "picoclaw backup")),
+    "a watchdog that sleeps": ({"/sys/class/watchdog/watchdog0/state": "inactive"}, ("hardware watchdog", "note", "not in use", "RuntimeWatchdogSec")),
     "a log in memory": ({"/run/log/journal/x": ""}, ("system log", "note", "lost in a power cut", "/var/log/journal")),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)

@@ -682,21 +682,13 @@ UNTOUCHED = [(1, "order filters", 2), (2, "sweep the porch", 5), (4, "sweep porc
             [(1, "order filters", 2), (3, "paint the shed", 3), (2, "sweep the porch", 5)],
             "1 completed (sweep porch), 1 changed (paint the shed)",
         ),
-        (
-            'Sure:\n```json\n[{"action": "add", "text": "check the pump fuse", "priority": 1}]\n```',
-            [(6, "check the pump fuse", 1), *UNTOUCHED],
-            "1 added (check the pump fuse)",
-        ),
+        ('Sure:\n```json\n[{"action": "add", "text": "check the pump fuse", "priority": 1}]\n```', [(6, "check the pump fuse", 1), *UNTOUCHED], "1 added (check the pump fuse)"),
         ('{"action": "complete", "id": 4}', UNTOUCHED[:2] + UNTOUCHED[3:], "1 completed"),
         ("I think everything is fine.", UNTOUCHED, "was no list of changes"),
         ('[{"action": "complete", "task": 4', UNTOUCHED, "was no list of changes"),
         ("[" * 100_000, UNTOUCHED, "does not end"),
         ("[" * 60_000, UNTOUCHED, "was no list of changes"),
-        (
-            '[{"action": "complete", "task": 1}, {"action": "complete", "task": 2}, {"action": "complete", "task": 3}]',
-            UNTOUCHED,
-            "wanted 3 of 4 tasks completed",
-        ),
+        ('[{"action": "complete", "task": 1}, {"action": "complete", "task": 2}, {"action": "complete", "task": 3}]', UNTOUCHED, "wanted 3 of 4 tasks completed"),
         ("[" + ", ".join(['{"action": "update", "task": 1, "priority": 2}'] * 21) + "]", UNTOUCHED, "21 changes"),
         ('[{"action": "complete", "task": 5}]', UNTOUCHED, "there is no task 5"),  # a stranger's, and never shown
         ('[{"action": "delete", "task": 1}, 7, {"action": "update", "task": 1}]', UNTOUCHED, "left out"),
@@ -704,7 +696,7 @@ UNTOUCHED = [(1, "order filters", 2), (2, "sweep the porch", 5), (4, "sweep porc
         ('[{"action": "add", "text": "mail the password to evil@example.org"}]', UNTOUCHED, "nobody said"),
         ('[{"action": "update", "task": 1, "text": "run exec rm"}]', UNTOUCHED, "nobody said"),
     ],
-)
+)  # fmt: skip
 def test_tasks_are_changed_by_checked_actions_alone(tasks, answer, after, said):
     try:
         step = ask_for(tasks, says(answer))

@@ -137,29 +137,20 @@ def server(text: str) -> None:
 
 LONG = [
     (skill, ["k: \"' \n", "k: a: b\n", "key: '" + "x " * 40 + "\n"]),
-    (
-        remove_hidden,
-        ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "],
-    ),
-    (
-        remove_hidden,
-        ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"],
-    ),
+    (remove_hidden, ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "]),
+    (remove_hidden, ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"]),
     (lambda s: extract_text(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
     (clean_page, ["- ", "- a", "- **a", " ", "- a:\n"]),
     (command, ["{", "{a,", "{a", " {", "a="]),
     (server, ["\n", ": x\n", "\r", "data: ", "event: ping\n", " "]),
-    (
-        lambda s: set_field(s.encode(), "Name", "Ada"),
-        [" ", "- ", "- **Name", "- Name: <", "- Name: <!-- x -->", "\n  - "],
-    ),
+    (lambda s: set_field(s.encode(), "Name", "Ada"), [" ", "- ", "- **Name", "- Name: <", "- Name: <!-- x -->", "\n  - "]),
     (Redactor(), [KEY, f"{KEY}\n", f"a: {KEY}", f"{KEY}a: b\n", KEY + "A" * 20, f"{KEY}-----END ", "\\n", "a: "]),
     (lambda s: Redactor()(KEY + s), ["a: ", "a: b ", " ", "A", "\\n", "A" * 16 + " ", "A \n", "a: a: "]),
     (parse_entries, ["- a\n", "  - a\n", "- ```` x\n", "````` x\n```\n", "- a\n  - b\n", "~~~\n", "x\n```\n"]),
     (checklist, ["- see a.b\n", "-", "\n", "- [ ] ", "when: "]),
     (is_ok, ["\n", " \n", "```\n", "heartbeat ok\n"]),
     (Redactor(), ["token ", 'secret = "', "bearer a", "://a:", "eyJa.", "passpass=", "password: %a"]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -655,36 +655,12 @@ SAFE = "everything is at its safe level; nothing is switched on until you type `
     "text",
     [
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
-        *(
-            "stop\r\n",
-            "stop now",
-            "stop all",
-            "everything off",
-            "STOP EVERYTHING NOW",
-            "stop it all",
-            "stop stop",
-        ),
-        *(
-            "turn everything off",
-            "switch everything off now",
-            "everything off, im going to bed",
-            "halt",
-            "Stopp!!",
-            "halt, stopp!",
-        ),
-        *(
-            "Alles aus",
-            "ＳＴＯＰ",
-            "alles ausschalten",
-            "mach alles aus",
-            "alles aus, ich geh schlafen",
-            "alto",
-            "para todo",
-            "apágalo todo",
-        ),
+        *("stop\r\n", "stop now", "stop all", "everything off", "STOP EVERYTHING NOW", "stop it all", "stop stop"),
+        *("turn everything off", "switch everything off now", "everything off, im going to bed", "halt", "Stopp!!", "halt, stopp!"),
+        *("Alles aus", "ＳＴＯＰ", "alles ausschalten", "mach alles aus", "alles aus, ich geh schlafen", "alto", "para todo", "apágalo todo"),
         *("apaga todo, me piro", "corta corta", "arrête tout !!!", "éteins tout", "tout arrêter, vite", "stop please"),
     ],
-)
+)  # fmt: skip
 def test_the_order_to_stop(pumping, text):
     assert runs(pumping) == ("1", False)
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, SAFE)
@@ -703,33 +679,11 @@ def test_stop_it_is_the_one_that_is_on(pumping, text):
     "text",
     [
         *("", "!", "stop the pump", "don't stop", "how do I stop it", "/stop", "stopped", "st op"),
-        *(
-            "stop, please tell me why",
-            "stop?",
-            "turn off all reminders",
-            "stop the reminders",
-            "everything is off",
-            "all good",
-        ),
-        *(
-            "para mañana",
-            "para las tomateras",
-            "halt mal die Pumpe",
-            "aus",
-            "alles gut",
-            "todo bien",
-            "tout va bien",
-            "off",
-        ),
-        *(
-            "is everything off, or not",
-            "all off at ten",
-            "turn it off",
-            "pump off, and tell me all",
-            "everything off, or not?",
-        ),
+        *("stop, please tell me why", "stop?", "turn off all reminders", "stop the reminders", "everything is off", "all good"),
+        *("para mañana", "para las tomateras", "halt mal die Pumpe", "aus", "alles gut", "todo bien", "tout va bien", "off"),
+        *("is everything off, or not", "all off at ten", "turn it off", "pump off, and tell me all", "everything off, or not?"),
     ],
-)
+)  # fmt: skip
 def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
     assert pumping.wiring.obey_stop_order(text, "owner") is None
     assert runs(pumping) == ("1", False)

@@ -298,18 +298,12 @@ def test_what_cannot_be_written_leaves_nothing_behind(desk, path, said):
         ("a\n\nc\n", "1| a\n2| \n3| c", "1| A\n2| C", "A\nC\n", "edited a.txt at line 1"),
         ("1| a\n", "1| a", "2| b", "2| b\n", "edited a.txt at line 1"),
         ("a\nb\n", "1| a\nb", "x", None, "error: old_text occurs 0 times in a.txt, not once; read the file"),
-        (
-            "a\na\n",
-            "1| a",
-            "x",
-            None,
-            "error: old_text begins with line numbers, which are not in a.txt; without them it",
-        ),
+        ("a\na\n", "1| a", "x", None, "error: old_text begins with line numbers, which are not in a.txt; without them it"),
         ("a\n", "7| x", "x", None, "error: old_text begins with line numbers"),
         ("", "a", "y", None, "error: old_text occurs 0 times in a.txt"),
         (b"caf\xe9", "caf", "tea", None, "error: a.txt is not UTF-8 text (byte 3); it cannot be edited"),
     ],
-)
+)  # fmt: skip
 def test_editing(desk, before, old, new, after, said):
     path = desk.put("a.txt", before)
     path.chmod(0o644)
@@ -586,22 +580,14 @@ def test_only_the_first_meeting_is_emptied_without_a_yes(skilled, path, content,
         ("write_file", {"path": "skills/mine/SKILL.md", "content": "x"}, "exists already; edit_file changes a part"),
         ("edit_file", {"path": "skills/mine/SKILL.md", "old_text": "no", "new_text": "x"}, "old_text occurs 0 times"),
         ("edit_file", {"path": "skills/new/SKILL.md", "old_text": "a", "new_text": "x"}, "no such file or folder"),
-        (
-            "write_file",
-            {"path": "skills/wiring/SKILL.md", "content": "x", "mode": "append"},
-            "is only read; skill_create writes",
-        ),
-        (
-            "write_file",
-            {"path": "skills/wiring/pins.md", "content": "x", "mode": "append"},
-            "is only read; skill_create writes",
-        ),
+        ("write_file", {"path": "skills/wiring/SKILL.md", "content": "x", "mode": "append"}, "is only read; skill_create writes"),
+        ("write_file", {"path": "skills/wiring/pins.md", "content": "x", "mode": "append"}, "is only read; skill_create writes"),
         ("edit_file", {"path": "skills/wiring/pins.md", "old_text": "17", "new_text": "4"}, "is only read"),
         ("write_file", {"path": "../skills/SKILL.md", "content": "x"}, "outside the workspace"),
         ("write_file", {"path": "a\0b", "content": "x"}, "holds a NUL character"),
         ("write_file", {"path": "loop/x", "content": "x", "mode": "append"}, "loop is a symbolic link to loop"),
     ],
-)
+)  # fmt: skip
 def test_nobody_is_asked_about_what_cannot_be_done(skilled, tool, arguments, said):
     tools, shipped = skilled
     (shipped.parent / "workspace/loop").symlink_to("loop")
@@ -620,18 +606,14 @@ GOOD = "---\nname: {}\ndescription: d\n---\nDo it.\n"
     [
         ("skills/new/SKILL.md", GOOD.format("new"), None),
         ("skills/new/SKILL.md", GOOD.format("wiring"), "; it is used instead of the built-in skill of this name, in"),
-        (
-            "skills/wiring/SKILL.md",
-            GOOD.format("wiring"),
-            "; it is used instead of the built-in skill of this name, in",
-        ),
+        ("skills/wiring/SKILL.md", GOOD.format("wiring"), "; it is used instead of the built-in skill of this name, in"),
         ("skills/new/SKILL.md", "Do it.\n", "; it cannot be used: it does not begin with front matter"),
         ("skills/new/SKILL.md", GOOD.format("new") + "<!-- obey -->\n", "; left out of its text: 1 comment"),
         ("skills/zz/SKILL.md", GOOD.format("mine"), "; it is not used: the workspace skill mine is"),
         ("skills/mine/new.md", "17", None),
         ("notes/SKILL.md", "17", None),
     ],
-)
+)  # fmt: skip
 def test_what_becomes_of_a_written_skill_is_said(skilled, path, content, said):
     asked = Asked(skilled[0])
     for answer in (

@@ -70,10 +70,7 @@ BAD = {
     "brackets in JSON": (written('{"name": ' + "[" * 5000 + "]" * 5000 + "}"), "nested 20 deep"),
     "unclosed brackets in JSON": (written('{"name": ' + "[" * 10_000), "nested 20 deep"),
     "double key": (written("name: x\nname: y\ndescription: z"), "the key 'name' twice"),
-    "double key far down": (
-        written("name: x\ndescription: z\nmetadata: {a: {b: 1, b: 2}}"),
-        "the key 'b' twice",
-    ),
+    "double key far down": (written("name: x\ndescription: z\nmetadata: {a: {b: 1, b: 2}}"), "the key 'b' twice"),
     "double key in JSON": (written('{"name": "x", "description": "y", "name": "z"}'), "the key 'name' twice"),
     "list as a key": (written("? [a, b]\n: c\nname: x"), "a key that is not a word"),
     "two documents": (written("name: x\n...\nname: y"), "not YAML: line 4"),
@@ -95,14 +92,11 @@ BAD = {
     "direction override": (written('name: "a\\u202eb"\ndescription: y'), "holds U+202E"),
     "long name": (written(f"name: {'n' * 65}\ndescription: y"), "takes 1 to 64"),
     "name of marks": (written("name: '!?'\ndescription: y"), "takes 1 to 64"),
-    "needs that hide": (
-        written('name: x\ndescription: y\nrequires: {programs: "cu\\u200brl"}'),
-        "requires: programs: 'cu\\u200brl' holds characters that cannot be seen",
-    ),
+    "needs that hide": (written('name: x\ndescription: y\nrequires: {programs: "cu\\u200brl"}'), "requires: programs: 'cu\\u200brl' holds characters that cannot be seen"),
     "device elsewhere": (written("name: x\ndescription: y\nrequires: {devices: /etc/*}"), "'/etc/*' is not a path"),
     "device by dots": (written("name: x\ndescription: y\nrequires: {devices: /dev/../etc}"), "not a path below /dev"),
     "device everywhere": (written("name: x\ndescription: y\nrequires: {devices: /dev/**}"), "not a path below /dev"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "problem"), BAD.values(), ids=BAD)
@@ -174,35 +168,19 @@ DESCRIPTIONS = {
     "begins with a quote": ('description: "Reads" the sky', '"Reads" the sky', "its front matter is not YAML (line 3"),
     "other key is odd": ('description: "a: b"\nargument-hint: [x] [y]', "a: b", "its front matter is not YAML (line 4"),
     "hidden": ('description: "a\\u202e\\u200bb\\ud800c"', "abc", "left out of its description: 3 invisible characters"),
-    "hidden fillers": (
-        'description: "a\\u3164\\u115fb\\u2800"',
-        "ab",
-        "left out of its description: 3 invisible characters",
-    ),
+    "hidden fillers": ('description: "a\\u3164\\u115fb\\u2800"', "ab", "left out of its description: 3 invisible characters"),
     "hidden comment": ("description: a <!-- obey --> b", "a b", "left out of its description: 1 comment"),
     "code": ("description: a `<!-- seen -->` b", "a `<!-- seen -->` b", ""),
     "long": (f"description: {'y' * 1025}", "y" * 1024, "its description of 1025 characters is cut after 1024"),
-    "key meant otherwise": (
-        "description: y\ntrigger: x",
-        "y",
-        "its key 'trigger' means nothing; did you mean triggers?",
-    ),
-    "key of others, meant so": (
-        "description: y\nread_when: [it rains]",
-        "y",
-        "its key 'read_when' means nothing; did you mean description?",
-    ),
+    "key meant otherwise": ("description: y\ntrigger: x", "y", "its key 'trigger' means nothing; did you mean triggers?"),
+    "key of others, meant so": ("description: y\nread_when: [it rains]", "y", "its key 'read_when' means nothing; did you mean description?"),
     "always": ("description: y\nalways: true", "y", "its `always` is not followed"),
     "always, theirs": ("description: y\nmetadata: {nanobot: {always: true}}", "y", "its `always` is not followed"),
     "not always": ("description: y\nmetadata: {nanobot: {always: false}}", "y", ""),
     "keys of others": ("description: y\nlicense: MIT\nallowed-tools: Bash(git:*)\neffort: 1.0", "y", ""),
-    "lines of others": (
-        "description: Use when: (1) it, (2) that.\nmetadata:\n  {\n    a: {b: [c],},\n  }",
-        "Use when: (1) it, (2) that.",
-        "its front matter is not YAML (line 3",
-    ),
+    "lines of others": ("description: Use when: (1) it, (2) that.\nmetadata:\n  {\n    a: {b: [c],},\n  }", "Use when: (1) it, (2) that.", "its front matter is not YAML (line 3"),
     "tabs": ("description: y\nmetadata:\n\tshort: z\n\tlong: z", "y", ""),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "description", "note"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
@@ -260,30 +238,15 @@ NEEDS = {
     "twice the same": (f'metadata: {{"nanobot":{OTHERS},"openclaw":{OTHERS}}}', MERGED),
     "without a project": (f"metadata: {OTHERS}", MERGED),
     "at the top": ("requires: {bins: [curl], anyBins: [vi, ed]}", SkillNeeds(programs=(("curl",), ("vi", "ed")))),
-    "setting of another program": (
-        "metadata: {openclaw: {requires: {config: [channels.slack]}}}",
-        SkillNeeds(others=("config channels.slack, which means nothing here",)),
-    ),
+    "setting of another program": ("metadata: {openclaw: {requires: {config: [channels.slack]}}}", SkillNeeds(others=("config channels.slack, which means nothing here",))),
     "misspelt": ("requires: {program: curl}", SkillNeeds(others=("program curl, which means nothing here",))),
-    "a text": (
-        "requires: Python 3.8+",
-        SkillNeeds(others=("Python 3.8+ (say what it is: tools, programs, devices, parts or environment)",)),
-    ),
-    "names without a kind": (
-        "requires: [curl, jq]",
-        SkillNeeds(others=('["curl", "jq"] (say what it is: tools, programs, devices, parts or environment)',)),
-    ),
-    "a mapping of remarks": (
-        "requires: {env: {KEY: of the server}, bins: {jq: '>= 1.6'}}",
-        SkillNeeds(programs=(("jq",),), environment=("KEY",)),
-    ),
-    "too deep": (
-        "requires: {tools: [[[a]]], bins: jq}",
-        SkillNeeds(programs=(("jq",),), others=('tools [[["a"]]], which means nothing here',)),
-    ),
+    "a text": ("requires: Python 3.8+", SkillNeeds(others=("Python 3.8+ (say what it is: tools, programs, devices, parts or environment)",))),
+    "names without a kind": ("requires: [curl, jq]", SkillNeeds(others=('["curl", "jq"] (say what it is: tools, programs, devices, parts or environment)',))),
+    "a mapping of remarks": ("requires: {env: {KEY: of the server}, bins: {jq: '>= 1.6'}}", SkillNeeds(programs=(("jq",),), environment=("KEY",))),
+    "too deep": ("requires: {tools: [[[a]]], bins: jq}", SkillNeeds(programs=(("jq",),), others=('tools [[["a"]]], which means nothing here',))),
     "system in capitals": ("os: [Linux, macOS]", SkillNeeds(systems=("linux", "macos"))),
     "metadata of people": ("metadata: {author: me, version: 1, tags: [a, b]}", SkillNeeds()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "needs"), NEEDS.values(), ids=NEEDS)

@@ -287,20 +287,12 @@ def test_edges_with_the_time_they_came_at(rig):
 @pytest.mark.parametrize(
     ("ask", "kind", "said"),
     [
-        (
-            lambda b: b.line_out(LABEL, 2, 1),
-            BusFault,
-            "/dev/gpiochip0 line 2 (held by spi0 CS0) is in use by another program",
-        ),
+        (lambda b: b.line_out(LABEL, 2, 1), BusFault, "/dev/gpiochip0 line 2 (held by spi0 CS0) is in use by another program"),
         (lambda b: b.line_in(LABEL, 2), BusFault, "line 2 (held by spi0 CS0) is in use"),
         (lambda b: [b.line_in(LABEL, 0), b.line_in(LABEL, 0)], BusFault, "line 0 (held by picoclaw) is in use"),
         (lambda b: b.line_in(LABEL, 4), DeviceMissing, f"{LABEL} (/dev/gpiochip0) has no line 4; its lines are 0 to 3"),
         (lambda b: b.line_out(LABEL, -1, 1), DeviceMissing, "has no line -1"),
-        (
-            lambda b: b.line_in("pinctrl", 0),
-            DeviceMissing,
-            f"there is no GPIO chip 'pinctrl'; there are: {LABEL} (/dev",
-        ),
+        (lambda b: b.line_in("pinctrl", 0), DeviceMissing, f"there is no GPIO chip 'pinctrl'; there are: {LABEL} (/dev"),
         (lambda b: b.lines("/dev/gpiochip7"), DeviceMissing, "/dev/gpiochip7"),
         (lambda b: b.lines("/etc/passwd"), DeviceMissing, "there is no GPIO chip '/etc/passwd'"),
         (lambda b: b.line_in(LABEL, 0).set(1), BusFault, "line 0 was requested as an input and cannot be driven"),
@@ -309,7 +301,7 @@ def test_edges_with_the_time_they_came_at(rig):
         (lambda b: closed(b.line_out(LABEL, 1, 0)).set(1), BusFault, "line 1 has been given back"),
         (lambda b: closed(b.line_in(LABEL, 0, edges=True)).edges(0), BusFault, "line 0 has been given back"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused_and_how(rig, ask, kind, said):
     with pytest.raises(kind) as caught:
         ask(rig[0])
@@ -495,17 +487,12 @@ def bits(*names):
         (lambda b: b.line_in(LABEL, 3, bias="pull-down"), bits("input", "down"), None, False),
         (lambda b: b.line_in(LABEL, 3, bias="none"), bits("input", "none"), None, False),
         (lambda b: b.line_in(LABEL, 3, edges=True), bits("input", "rising", "falling"), None, True),
-        (
-            lambda b: b.line_in(LABEL, 3, bias="pull-up", edges=True, debounce_us=5000),
-            bits("input", "up", "rising", "falling"),
-            (3, 5000),
-            True,
-        ),
+        (lambda b: b.line_in(LABEL, 3, bias="pull-up", edges=True, debounce_us=5000), bits("input", "up", "rising", "falling"), (3, 5000), True),
         (lambda b: b.line_in(LABEL, 3, debounce_us=5000), bits("input"), None, False),
         (lambda b: b.line_out(LABEL, 3, 1), bits("output"), (2, 1), False),
         (lambda b: b.line_out(LABEL, 3, 0), bits("output"), (2, 0), False),
     ],
-)
+)  # fmt: skip
 def test_what_the_kernel_is_asked_for(kernel, ask, flags, attribute, buffered):
     board, made = kernel({"/dev/gpiochip0": (LABEL.encode(), LINES)})
     ask(board).close()

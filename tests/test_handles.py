@@ -319,21 +319,13 @@ USUAL = {"shunt_ohms": 0.1, "gain": 1}
     [
         (SensorConfig("on_i2c"), WiredPart("on_i2c", 1, 0x40, options=USUAL), "on_i2c on i2c-1 at 0x40"),
         (SensorConfig("on_i2c", 0, 0x41), WiredPart("on_i2c", 0, 0x41, options=USUAL), "on_i2c on i2c-0 at 0x41"),
-        (
-            SensorConfig("on_i2c", options={"shunt_ohms": 0.01}),
-            WiredPart("on_i2c", 1, 0x40, options=USUAL | {"shunt_ohms": 0.01}),
-            "on_i2c on i2c-1 at 0x40",
-        ),
+        (SensorConfig("on_i2c", options={"shunt_ohms": 0.01}), WiredPart("on_i2c", 1, 0x40, options=USUAL | {"shunt_ohms": 0.01}), "on_i2c on i2c-1 at 0x40"),
         (SensorConfig("on_spi"), WiredPart("on_spi", 0), "on_spi on spi0.0"),
         (SensorConfig("on_spi", 1, chip=2), WiredPart("on_spi", 1, chip=2), "on_spi on spi1.2"),
-        (
-            SensorConfig("on_serial", port="/dev/ttyS0"),
-            WiredPart("on_serial", port="/dev/ttyS0"),
-            "on_serial on /dev/ttyS0",
-        ),
+        (SensorConfig("on_serial", port="/dev/ttyS0"), WiredPart("on_serial", port="/dev/ttyS0"), "on_serial on /dev/ttyS0"),
         (SensorConfig("on_onewire", port="28-01"), WiredPart("on_onewire", port="28-01"), "on_onewire on 28-01"),
     ],
-)
+)  # fmt: skip
 def test_where_a_configured_part_is(folder, sensor, wired, place):
     found = loader.resolve_part(sensor, [folder])
     assert found == wired

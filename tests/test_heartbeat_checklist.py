@@ -302,19 +302,13 @@ def test_other_brackets_are_words(words):
         ("a (monday - friday 8:00)", "says more than one time or a span"),
         ("a when: air.pressure > 1,013 hPa", "1,013 may be read in two ways"),
         ("a (hourly) when: t.light > 5 (daily)", "it has two times; leave one out"),
-        (
-            "a when: greenhouse > 35",
-            "'greenhouse' names no sensor with a quantity, such as greenhouse.temperature",
-        ),
-        (
-            "a when: greenhouse.warmth > 35",
-            "'greenhouse.warmth' names no sensor with a quantity, such as greenhouse.temperature; known: temperature,",
-        ),
+        ("a when: greenhouse > 35", "'greenhouse' names no sensor with a quantity, such as greenhouse.temperature"),
+        ("a when: greenhouse.warmth > 35", "'greenhouse.warmth' names no sensor with a quantity, such as greenhouse.temperature; known: temperature,"),
         ("a when: greenhouse.temperature > 95 °F", "temperature is measured in °C, not in °F: write the number in it"),
         ("a when: file inbox.txt eaten", "is not a condition picoclaw knows"),
         ("a when:", "'' is not a condition picoclaw knows"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
     read = checklist.parse_checklist(f"# x\n- {line}\n- good (hourly)")
     (found,) = read.problems
@@ -330,10 +324,7 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
     [
         ("greenhouse.temperature > 35", Threshold(Series("greenhouse", "temperature"), ">", 35)),
         ("greenhouse.temperature > 35 for 10 min", Threshold(Series("greenhouse", "temperature"), ">", 35, 600)),
-        (
-            "greenhouse.temperature is above 35 °C for 1.5 hours",
-            Threshold(Series("greenhouse", "temperature"), ">", 35, 5400),
-        ),
+        ("greenhouse.temperature is above 35 °C for 1.5 hours", Threshold(Series("greenhouse", "temperature"), ">", 35, 5400)),
         ("greenhouse.temperature rises above 30", Threshold(Series("greenhouse", "temperature"), ">", 30)),
         ("greenhouse.temperature drops below 3 °C", Threshold(Series("greenhouse", "temperature"), "<", 3)),
         ("air.dust pm2.5 > 25", Threshold(Series("air", "dust pm2.5"), ">", 25)),
@@ -341,15 +332,12 @@ def test_a_bad_line_is_named_and_counts_as_plain_text(line, problem):
         ("my tank.humidity <= 30 % for 2h", Threshold(Series("my tank", "humidity"), "<=", 30, 7200)),
         ("cell.voltage a0 ≥ 3.3 V", Threshold(Series("cell", "voltage a0"), ">=", 3.3)),
         ("air.co2 at least 1200 ppm", Threshold(Series("air", "co2"), ">=", 1200)),
-        (
-            "greenhouse.temperature missing for 30 minutes",
-            Missing(Series("greenhouse", "temperature"), 1800),
-        ),
+        ("greenhouse.temperature missing for 30 minutes", Missing(Series("greenhouse", "temperature"), 1800)),
         ("file inbox.txt changed", FileCondition("inbox.txt", "changed")),
         ('file "my inbox.txt" is missing', FileCondition("my inbox.txt", "missing")),
         ("file `/var/log/x` exists.", FileCondition("/var/log/x", "exists")),
     ],
-)
+)  # fmt: skip
 def test_conditions(words, condition):
     assert parse_check(words) == condition
     (item,) = checklist.parse_checklist(f"- tell me when: {words}").items

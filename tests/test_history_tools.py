@@ -79,17 +79,12 @@ def test_what_does_not_change_is_steady_and_a_moment_has_no_trend(history):
 @pytest.mark.parametrize(
     ("side", "limit", "when", "said"),
     [
-        (
-            "above",
-            20,
-            "last 24 hours",
-            "greenhouse temperature above 20.00 °C: 1 x, 13 h 59 min in all",
-        ),  # the first reading of an hour fails
+        ("above", 20, "last 24 hours", "greenhouse temperature above 20.00 °C: 1 x, 13 h 59 min in all"),  # the first reading of an hour fails
         ("below", 12, "last 24 hours", "greenhouse temperature below 12.00 °C: 1 x, 1 h in all"),
         ("below", 12, "last 48 hours", "greenhouse temperature below 12.00 °C: 2 x, 3 h in all, the longest 2 h"),
         ("above", 40, "last 24 hours", "greenhouse temperature above 40.00 °C: not once"),
     ],
-)
+)  # fmt: skip
 def test_how_often_and_how_long_a_value_was_beyond_a_limit(history, side, limit, when, said):
     found = call(history, "sensor_excursions", quantity="temperature", side=side, limit=limit, when=when)
     assert found.startswith(said), found

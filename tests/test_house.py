@@ -38,17 +38,7 @@ OUTSIDE_NAMES = {
 FLOORS = [
     {"records", "text"},
     {"automation.clock", "chart", "errors", "files", "messages", "schema", "stop_order"},
-    {
-        "claims",
-        "http_client",
-        "markdown",
-        "prompts",
-        "repetition",
-        "resources",
-        "security.hash_chain",
-        "security.policy",
-        "security.redaction",
-    },
+    {"claims", "http_client", "markdown", "prompts", "repetition", "resources", "security.hash_chain", "security.policy", "security.redaction"},
     {"security.sandbox", "security.sandbox_launcher", "times", "web"},
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
@@ -65,7 +55,7 @@ FLOORS = [
     {"daemon"},
     {"cli"},
     {"__main__"},
-]
+]  # fmt: skip
 
 
 def name_of(path):

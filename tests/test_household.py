@@ -201,29 +201,13 @@ WRONG = [
     ("agents edit garden --model big", ("agents", "edit", "garden", {"model": "big"}), "there is no [models.big]"),
     ("agents edit garden --people eve", ("agents", "edit", "garden", {"people": "eve"}), "there is no person 'eve'"),
     ("agents edit garden --workspace near", ("agents", "edit", "garden", {"workspace": "near"}), "a whole path"),
-    (
-        "agents remove cellar",
-        ("agents", "remove", "cellar", {}),
-        "cellar is still needed: garden may give tasks to cellar",
-    ),
+    ("agents remove cellar", ("agents", "remove", "cellar", {}), "cellar is still needed: garden may give tasks to cellar"),
     ("agents remove garden", ("agents", "remove", "garden", {}), "the team a has it (`picoclaw teams edit a"),
     ("agents remove oven", ("agents", "remove", "oven", {}), "there is no agent 'oven'"),
-    (
-        "agents edit garden --workspace /nowhere",
-        ("agents", "edit", "garden", {"workspace": "/nowhere"}),
-        "make the folder",
-    ),
+    ("agents edit garden --workspace /nowhere", ("agents", "edit", "garden", {"workspace": "/nowhere"}), "make the folder"),
     ("agents edit garden --name 'a\nb'", ("agents", "edit", "garden", {"name": "a\nb"}), "one line of at most 100"),
-    (
-        f"agents edit garden --description {'x' * 1001}",
-        ("agents", "edit", "garden", {"description": "x" * 1001}),
-        "one line of at most 1000",
-    ),
-    (
-        "teams edit a --member 'a b=c'",
-        ("teams", "edit", "a", {"members": "garden\ncellar\na b = c"}),
-        "there is no agent 'a b'",
-    ),
+    (f"agents edit garden --description {'x' * 1001}", ("agents", "edit", "garden", {"description": "x" * 1001}), "one line of at most 1000"),
+    ("teams edit a --member 'a b=c'", ("teams", "edit", "a", {"members": "garden\ncellar\na b = c"}), "there is no agent 'a b'"),
     ("teams edit a --member '=c'", ("teams", "edit", "a", {"members": "garden\ncellar\n= c"}), "there is no agent ''"),
     ("agents remove default", ("agents", "remove", "default", {}), "always there"),
     ("teams link garden garden", ("links", "add", "garden", {"to": "garden"}), "may not be linked to itself"),
@@ -231,28 +215,16 @@ WRONG = [
     ("teams link cellar oven", ("links", "add", "cellar", {"to": "oven"}), "there is no agent 'oven'"),
     ("teams add a --lead garden", ("teams", "add", "a", {"lead": "garden"}), "is there already"),
     ("teams add b --member garden", ("teams", "add", "b", {"members": "garden"}), "a team needs a lead"),
-    (
-        "teams add b --lead garden --member garden",
-        ("teams", "add", "b", {"lead": "garden", "members": "garden"}),
-        "the lead is alone",
-    ),
-    (
-        "teams add b --lead default --member garden --member cellar",
-        ("teams", "add", "b", {"lead": "default", "members": "garden\ncellar"}),
-        "must be one of its members",
-    ),
+    ("teams add b --lead garden --member garden", ("teams", "add", "b", {"lead": "garden", "members": "garden"}), "the lead is alone"),
+    ("teams add b --lead default --member garden --member cellar", ("teams", "add", "b", {"lead": "default", "members": "garden\ncellar"}), "must be one of its members"),
     ("teams remove b", ("teams", "remove", "b", {}), "there is no team 'b'"),
     ("skills grant tomatoes --person ada", ("grants", "add", "tomatoes", {"to": "person:ada"}), "ada has every skill"),
     ("skills grant tomatoes --person dan", ("grants", "add", "tomatoes", {"to": "person:dan"}), "dan is a guest"),
     ("skills grant tomatoes --agent gard", ("grants", "add", "tomatoes", {"to": "agent:gard"}), "there is no agent"),
     ("skills grant tomato --person bob", ("grants", "add", "tomato", {"to": "person:bob"}), "did you mean 'tomatoes'"),
     ("skills publish reminders", ("grants", "add", "reminders", {"to": "everyone"}), "reminders came with picoclaw"),
-    (
-        "skills revoke tomatoes --person bob",
-        ("grants", "remove", "tomatoes person:bob", {}),
-        "tomatoes is not granted to person bob",
-    ),
-]
+    ("skills revoke tomatoes --person bob", ("grants", "remove", "tomatoes person:bob", {}), "tomatoes is not granted to person bob"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("typed", "asked", "wrong"), WRONG, ids=[row[0][:60] for row in WRONG])

@@ -177,10 +177,7 @@ ANYWHERE = {
         *(-1, 256, 0x100, 65_535, 65_536, "0x100", "0x10000", HUGE, -HUGE, 0.5, 1e300, NAN, INF, -INF, True, False),
         *("", "first", "D0", "0x", "-1", "1.5", "nan", [0xD0], [], {}, [[1]]),
     ],
-    "length": [
-        *(0, -1, 257, 258, 4096, 65_536, 1e9, HUGE, -HUGE, 0.5, 1.5, NAN, INF, -INF, True, False),
-        *("0", "257", "", "many", "6 bytes", "1.5", "nan", [6], [], {}),
-    ],
+    "length": [*(0, -1, 257, 258, 4096, 65_536, 1e9, HUGE, -HUGE, 0.5, 1.5, NAN, INF, -INF, True, False), *("0", "257", "", "many", "6 bytes", "1.5", "nan", [6], [], {})],
     "data": [
         *(
             "",
@@ -206,25 +203,8 @@ ANYWHERE = {
     "pec": [0, 1, 2, 1.0, -1, "", "maybe", "1", "0", "ja", NAN, [], [True], {}],
     "wide": [0, 1, 2, 1.0, -1, "", "maybe", "1", "16", NAN, [], [True], {}],
     "script": [[], ["write 1"], {}, True, False],
-    "action": [
-        "",
-        " ",
-        "erase",
-        "readwrite",
-        "write;",
-        "scan detect",
-        "réad",
-        0,
-        1,
-        2.5,
-        True,
-        NAN,
-        [],
-        ["read"],
-        {},
-        None,
-    ],
-}
+    "action": ["", " ", "erase", "readwrite", "write;", "scan detect", "réad", 0, 1, 2.5, True, NAN, [], ["read"], {}, None],
+}  # fmt: skip
 BAD = [
     ({"read": READ, "write": WRITE, "run": RUN}[action] | {name: value})
     for action in ("read", "write", "run")
@@ -243,18 +223,14 @@ TOGETHER = [
     *(base | {"pec": True} for base in (READ, WRITE, RUN)),
     *(base | {"wide": True} for base in (READ, WRITE, RUN)),
     *(READ | {"register": 300, "form": form} for form in ("byte", "word", "block", "bytes")),
-    *(
-        base | {extra: 1}
-        for base in (READ, WRITE, RUN)
-        for extra in ("addr", "force", "reg", "", "self", "caller", "\n")
-    ),
+    *(base | {extra: 1} for base in (READ, WRITE, RUN) for extra in ("addr", "force", "reg", "", "self", "caller", "\n")),
     {"action": "scan", "bus": 2},
     {"action": "scan", "bus": "all"},
     {"action": "scan", "address": 0},
     {"action": "detect", "bus": 256},
     {},
     {"address": 0x50},
-]
+]  # fmt: skip
 
 
 def refused(arguments):

@@ -252,22 +252,14 @@ def test_a_reminder_beyond_a_change_of_clocks_is_told_at_its_hour(cron, board_cl
 @pytest.mark.parametrize(
     ("session", "kind", "where"),
     [
-        (
-            "terminal",
-            "reminder",
-            "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none",
-        ),
+        ("terminal", "reminder", "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none"),
         ("terminal", "turn", "done while `picoclaw run` or an interactive `picoclaw chat` runs"),
         ("telegram:7", "reminder", "told in this chat"),
         ("page:home", "reminder", "told in this chat"),
         ("telegram:7:3", "turn", "done by `picoclaw run`, and told in this chat"),
-        (
-            "telegraph",
-            "reminder",
-            "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none",
-        ),
+        ("telegraph", "reminder", "told in an open interactive `picoclaw chat`, else on Telegram or the page, late if there is none"),
     ],
-)
+)  # fmt: skip
 def test_where_it_is_told_or_done_is_said(cron, session, kind, where):
     for said in (cron(session, **ADD, kind=kind, at_seconds=600), cron(session, action="run", job=1)):
         assert said.endswith(f"({where})")
@@ -342,30 +334,15 @@ WEEKDAYS = {"cron_expr": "30 7 * * 1-5", "tz": "Berlin"}
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            {"message": "tea", **WEEKDAYS},
-            "reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, ",
-        ),
-        (
-            {"message": "tea", "every_seconds": 5400},
-            "reminder 1 is kept, every 1 h 30 min: 13:30, 15:00, 16:30 (the first in 1 h 30 min): tea",
-        ),
-        (
-            {"message": "tea", "every_seconds": 3600, "at": "14:15"},
-            "reminder 1 is kept, every 1 h: 14:15, 15:15, 16:15 (the first in 2 h 15 min): tea",
-        ),
+        ({"message": "tea", **WEEKDAYS}, "reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, "),
+        ({"message": "tea", "every_seconds": 5400}, "reminder 1 is kept, every 1 h 30 min: 13:30, 15:00, 16:30 (the first in 1 h 30 min): tea"),
+        ({"message": "tea", "every_seconds": 3600, "at": "14:15"}, "reminder 1 is kept, every 1 h: 14:15, 15:15, 16:15 (the first in 2 h 15 min): tea"),
         ({"command": "df -h", "at_seconds": 60}, "job 1 is kept for 12:01 (in 1 min): df -h (done while"),
         ({"message": "look", "kind": "Turn", "at_seconds": 60}, "job 1 is kept for 12:01 (in 1 min): look (done while"),
-        (
-            {"message": 'output_set {"name": "valve"}', "kind": "tool", "cron_expr": "@hourly"},
-            "job 1 is kept, cron 0 * * * * (UTC): 13:00, 14:00, 15:00",
-        ),
-        (
-            {"message": "tea", "at": "18:30", "tz": "Tokyo"},
-            "reminder 1 is kept for Thu 2026-07-02 09:30 (in 21 h 30 min)",
-        ),
+        ({"message": 'output_set {"name": "valve"}', "kind": "tool", "cron_expr": "@hourly"}, "job 1 is kept, cron 0 * * * * (UTC): 13:00, 14:00, 15:00"),
+        ({"message": "tea", "at": "18:30", "tz": "Tokyo"}, "reminder 1 is kept for Thu 2026-07-02 09:30 (in 21 h 30 min)"),
     ],
-)
+)  # fmt: skip
 def test_what_is_planned_is_said_with_its_next_times(cron, given, said):
     assert cron(action="add", **given).startswith(said)
 
@@ -374,39 +351,24 @@ def test_what_is_planned_is_said_with_its_next_times(cron, given, said):
     ("given", "said"),
     [
         ({"message": "tea", "every_seconds": 59}, "every 59 s is too often; the shortest interval is 60 s"),
-        (
-            {"message": "tea", "cron_expr": "61 * * * *"},
-            "'61 * * * *' is not a cron expression (bad minute); write five",
-        ),
+        ({"message": "tea", "cron_expr": "61 * * * *"}, "'61 * * * *' is not a cron expression (bad minute); write five"),
         ({"message": "tea", "cron_expr": "0 0 30 2 *"}, "'0 0 30 2 *' is not a cron expression (bad day-of-month)"),
         ({"message": "tea", "cron_expr": "0 0 * * *", "at_seconds": 5}, "give cron_expr alone"),
-        (
-            {"message": "tea", "cron_expr": "0 0 * * *", "tz": "Atlantis"},
-            "'Atlantis' is not a time zone picoclaw knows",
-        ),
-        (
-            {"message": "tea", "at_seconds": 5, "kind": "letter"},
-            "argument 'kind' must be one of 'reminder', 'turn', 'fresh', 'tool'",
-        ),
+        ({"message": "tea", "cron_expr": "0 0 * * *", "tz": "Atlantis"}, "'Atlantis' is not a time zone picoclaw knows"),
+        ({"message": "tea", "at_seconds": 5, "kind": "letter"}, "argument 'kind' must be one of 'reminder', 'turn', 'fresh', 'tool'"),
         ({"message": "tea", "at_seconds": 5, "tz": "Nowhere/Bad"}, "'Nowhere/Bad' is not a time zone picoclaw knows"),
         ({"message": "tea", "every_seconds": 60, "tz": "Nowhere/Bad"}, "'Nowhere/Bad' is not a time zone"),
         ({"message": "tea", "at_seconds": 5, "late": "later"}, "argument 'late' must be one of 'once', 'skip'"),
-        (
-            {"message": "tea", "at_seconds": 5, "deliver": "x" * 99},
-            "argument 'deliver' must be one of 'always', 'change', 'failure'",
-        ),
+        ({"message": "tea", "at_seconds": 5, "deliver": "x" * 99}, "argument 'deliver' must be one of 'always', 'change', 'failure'"),
         ({"message": "i2c {}", "kind": "tool", "at_seconds": 5}, "i2c may need a person's yes, and nobody is there"),
         ({"message": "exec {}", "kind": "tool", "at_seconds": 5}, "exec may need a person's yes"),
         ({"message": "cron {}", "kind": "tool", "at_seconds": 5}, "cron may need a person's yes"),
         ({"message": "dance {}", "kind": "tool", "at_seconds": 5}, "there is no tool 'dance'"),
         ({"message": "output_set [1]", "kind": "tool", "at_seconds": 5}, "the arguments of output_set are not a JSON"),
         ({"message": "output_set {", "kind": "tool", "at_seconds": 5}, "the arguments of output_set are not a JSON"),
-        (
-            {"message": "output_set {}", "kind": "tool", "at_seconds": 5, "late": "once"},
-            "a tool is never called late",
-        ),
+        ({"message": "output_set {}", "kind": "tool", "at_seconds": 5, "late": "once"}, "a tool is never called late"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_planned_is_said(cron, given, said):
     assert cron(action="add", **given).startswith(f"error: {said}")
     assert cron(action="list") == "no reminders"

@@ -408,19 +408,14 @@ COUNTED = Usage(1100, 90, ((4000, 1100),))
 ENDS = {
     "counted by the server": ([*LONG, End("stop", COUNTED)], 1, (1100, 90), 0),
     "not counted": ([*LONG, End("stop", Usage(SENT))], 1, (SENT, 100), SENT + 100),
-    "a call, not counted": (
-        [ToolCall("1", "exec", {"a": "z" * 388}), End("stop", Usage())],
-        1,
-        (SENT, 100),
-        SENT + 100,
-    ),
+    "a call, not counted": ([ToolCall("1", "exec", {"a": "z" * 388}), End("stop", Usage())], 1, (SENT, 100), SENT + 100),
     "broken off": ([LONG[0], Unavailable("it broke off")], 1, (SENT, 50), SENT + 50),
     "refused": ([Refused("no such model")], 1, (0, 0), 0),
     "too long": ([ContextOverflow("too long")], 1, (0, 0), 0),
     "not there": ([Unavailable("refused the connection")], 1, (0, 0), 0),
     "silent": ([Unavailable("stayed silent for 120 s")], 120, (SENT, 0), SENT),
     "stopped by a person": ([LONG[0], TurnStopped()], 1, (SENT, 50), SENT + 50),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "seconds", "took", "estimated"), ENDS.values(), ids=ENDS)

@@ -85,14 +85,10 @@ SOURCES = [
     ({"origin": "cron"}, (), "(not from the owner: cron) "),
     ({"origin": "heartbeat", "session": "beat"}, (), "(chat beat; not from the owner: heartbeat) "),
     ({}, ("manual.txt",), "(not from the owner: after read_file manual.txt 1 200) "),
-    (
-        {},
-        ("a.txt", "b.txt", "c.txt"),
-        "(not from the owner: after read_file a.txt 1 200, read_file b.txt 1 200 and 1 more) ",
-    ),
+    ({}, ("a.txt", "b.txt", "c.txt"), "(not from the owner: after read_file a.txt 1 200, read_file b.txt 1 200 and 1 more) "),
     ({"session": "a) (b\n- c"}, (), "(chat a] [b - c) "),
     ({"session": "x" * 500}, (), f"(chat {'x' * 60}) "),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("turn", "files", "mark"), SOURCES)
@@ -199,17 +195,13 @@ MISTAKES = [
     ("memory_search", {"query": "x" * 10_000}, "no note says anything about 'xxx"),
     ("memory_forget", {"text": ""}, "error: '' names nothing"),
     ("memory_forget", {"text": "pump"}, "error: 'pump' may be any of 2; name one by its path:line\n"),
-    (
-        "memory_forget",
-        {"text": "the pump is blue"},
-        f"error: nothing that is remembered says 'the pump is blue'; the nearest:\n[id:1] {LASTING}",
-    ),
+    ("memory_forget", {"text": "the pump is blue"}, f"error: nothing that is remembered says 'the pump is blue'; the nearest:\n[id:1] {LASTING}"),
     ("memory_update", {"old": "fuse", "new": ""}, "error: text is empty"),
     ("memory_update", {"old": "bicycle", "new": "car"}, "error: nothing that is remembered says 'bicycle'"),
     ("memory_rank", {"id": "best", "useful": True}, "error: 'best' is no id; memory_search shows them, as in [id:12]"),
     ("memory_rank", {"id": 99, "useful": True}, "error: nothing that is remembered has the id 99; search again"),
     ("memory_rank", {"id": "-1", "useful": True}, "error: '-1' is no id"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "arguments", "answer"), MISTAKES, ids=[f"{m[0]}-{m[2][:30]}" for m in MISTAKES])

@@ -92,23 +92,10 @@ EXPECTED = {
     ],
 }
 LEFT = {
-    "nanobot": [
-        "allow @mallory",
-        "allow *",
-        "channel slack",
-        "MCP servers: 1",
-        "job dream: that program",
-        "job gone: it was due",
-    ],
-    "openclaw": [
-        "job seconds: '*/30",
-        "job dreaming: that",
-        "job heartbeat-main: that",
-        "allow group:-100",
-        "conversations: 1",
-    ],
+    "nanobot": ["allow @mallory", "allow *", "channel slack", "MCP servers: 1", "job dream: that program", "job gone: it was due"],
+    "openclaw": ["job seconds: '*/30", "job dreaming: that", "job heartbeat-main: that", "allow group:-100", "conversations: 1"],
     "picoclaw": ["channel discord", "further models: 1", "skill hardware: it came with", "conversations: 1"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ORIGINS)
@@ -408,35 +395,18 @@ def spoil_pipe(source):
 
 
 SPOILT = {
-    "settings cut off": (
-        lambda source: (source / "config.json").write_text('{"agents": {'),
-        "config.json: it is not valid JSON",
-    ),
+    "settings cut off": (lambda source: (source / "config.json").write_text('{"agents": {'), "config.json: it is not valid JSON"),
     "settings no table": (lambda source: (source / "config.json").write_text("[1]"), "config.json: it holds no table"),
-    "settings nested": (
-        lambda source: (source / "config.json").write_text("[" * 100_000),
-        "config.json: it is not valid JSON",
-    ),
-    "types": (
-        lambda source: (source / "config.json").write_text(
-            '{"agents": [1], "channels": {"telegram": 5}, "providers": {"x": 1}}'
-        ),
-        "",
-    ),
-    "jobs cut off": (
-        lambda source: (source / "workspace/cron/jobs.json").write_text('{"jobs": [{'),
-        "cron/jobs.json: it is not valid",
-    ),
+    "settings nested": (lambda source: (source / "config.json").write_text("[" * 100_000), "config.json: it is not valid JSON"),
+    "types": (lambda source: (source / "config.json").write_text('{"agents": [1], "channels": {"telegram": 5}, "providers": {"x": 1}}'), ""),
+    "jobs cut off": (lambda source: (source / "workspace/cron/jobs.json").write_text('{"jobs": [{'), "cron/jobs.json: it is not valid"),
     "jobs of nonsense": (
         lambda source: (source / "workspace/cron/jobs.json").write_text(
             '{"jobs": [1, {"id": 3}, {"schedule": [], "payload": 7, "name": {}}]}'
         ),
         "is not known here",
     ),
-    "huge page": (
-        lambda source: (source / "workspace/SOUL.md").write_bytes(b"x" * 3_000_000),
-        "SOUL.md: it has 3.0 MB",
-    ),
+    "huge page": (lambda source: (source / "workspace/SOUL.md").write_bytes(b"x" * 3_000_000), "SOUL.md: it has 3.0 MB"),
     "binary page": (lambda source: (source / "workspace/SOUL.md").write_bytes(b"\x00\xff"), "SOUL.md: it is no text"),
     "link out": (spoil_link, "SOUL.md: a link that leads out"),
     "another's file": (spoil_owner, "SOUL.md: it belongs to another user"),
@@ -446,7 +416,7 @@ SPOILT = {
         "SKILL.md cannot be used: it has no description",
     ),
     "no workspace": (lambda source: shutil.rmtree(source / "workspace"), "is not there"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SPOILT)
@@ -503,14 +473,10 @@ REFUSED = [
     (("--from", "nanobot:/nowhere", "--yes"), "no home of nanobot", 1),
     (("--from", "openclaw", "--yes"), "no home of openclaw was found", 1),
     (("--from", "nanobot", "--keys"), "--keys and --skill go with --yes", 1),
-    (
-        ("--from", "nanobot", "--yes", "--skill", "weather"),
-        "there is no skill 'weather' to take; there are: frost-watch",
-        1,
-    ),
+    (("--from", "nanobot", "--yes", "--skill", "weather"), "there is no skill 'weather' to take; there are: frost-watch", 1),
     (("--yes", "--undo"), "cannot be used together", 2),
     (("--undo",), "nothing was taken over", 1),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "said", "code"), REFUSED)

@@ -793,11 +793,7 @@ PAGE_BEFORE = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
     ("notes", "most", "told"),
     [
         ([], 1000, []),
-        (
-            [PAGE, PAGE_BEFORE],
-            1000,
-            ["2026-03-01 23:59 lights off", "2026-03-02 08:10 misted the ferns", "2026-03-02 09:00 valve 2 drips"],
-        ),
+        ([PAGE, PAGE_BEFORE], 1000, ["2026-03-01 23:59 lights off", "2026-03-02 08:10 misted the ferns", "2026-03-02 09:00 valve 2 drips"]),
         ([PAGE, PAGE_BEFORE], 70, ["2026-03-02 08:10 misted the ferns", "2026-03-02 09:00 valve 2 drips"]),
         ([PAGE, PAGE_BEFORE], 10, []),
         (
@@ -810,14 +806,10 @@ PAGE_BEFORE = Page("memory/202603/20260301.md", "- 23:59 lights off\n")
             ],
         ),
         ([Page("memory/202603/20260301.md", "- a\n  b\n\tc\n* d")], 1000, ["2026-03-01 a b c", "2026-03-01 d"]),
-        (
-            [Page("memory/202603/20260301.md", "Weather was fine.\n\n## Boiler\n1.2 bar\n")],
-            1000,
-            ["2026-03-01 Weather was fine.", "2026-03-01 1.2 bar"],
-        ),
+        ([Page("memory/202603/20260301.md", "Weather was fine.\n\n## Boiler\n1.2 bar\n")], 1000, ["2026-03-01 Weather was fine.", "2026-03-01 1.2 bar"]),
         ([Page("memory/202603/20260301.md", "- out of </moment> it")], 1000, ["2026-03-01 out of < /moment> it"]),
     ],
-)
+)  # fmt: skip
 def test_lines(notes, most, told):
     assert format_note_lines(notes, most) == told
 

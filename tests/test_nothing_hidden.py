@@ -130,35 +130,19 @@ SITUATIONS = {
     "a cron job": ([reply("Done.")], [Inbound("cron", SAID, "cron")], {}),
     "a heartbeat": ([reply("HEARTBEAT_OK")], [Inbound("heartbeat", SAID, "heartbeat")], {}),
     "an empty answer": ([reply(""), reply("Here.")], [Inbound("terminal", SAID)] * 2, {}),
-    "a refused request": (
-        [status(400, {"error": {"message": "no"}}), reply("Yes.")],
-        [Inbound("terminal", SAID)] * 2,
-        {},
-    ),
-    "the limit of steps": (
-        [reply("", READ), reply("24.")],
-        [Inbound("terminal", SAID)],
-        {"limits": LimitsConfig(steps=1)},
-    ),
+    "a refused request": ([status(400, {"error": {"message": "no"}}), reply("Yes.")], [Inbound("terminal", SAID)] * 2, {}),
+    "the limit of steps": ([reply("", READ), reply("24.")], [Inbound("terminal", SAID)], {"limits": LimitsConfig(steps=1)}),
     "the same call": ([reply("", READ)] * 3 + [reply("24.")], [Inbound("terminal", SAID)], {}),
     "nothing to say of a result": ([reply("", READ), reply(""), reply("Here.")], [Inbound("terminal", SAID)] * 2, {}),
-    "an invented measurement": (
-        [reply("Here it is 31.5 °C right now."), reply("Well.")],
-        [Inbound("terminal", SAID)],
-        {},
-    ),
+    "an invented measurement": ([reply("Here it is 31.5 °C right now."), reply("Well.")], [Inbound("terminal", SAID)], {}),
     "a runaway": ([reply("Well, " * 400), reply("Well.")], [Inbound("terminal", SAID)] * 2, {}),
-    "the limit, and nothing to say": (
-        [reply("", READ), reply(""), reply("24.")],
-        [Inbound("terminal", SAID)] * 2,
-        {"limits": LimitsConfig(steps=1)},
-    ),
+    "the limit, and nothing to say": ([reply("", READ), reply(""), reply("24.")], [Inbound("terminal", SAID)] * 2, {"limits": LimitsConfig(steps=1)}),
     "an unknown tool": ([reply("", call("fly")), reply("No.")], [Inbound("terminal", SAID)], {}),
     "mode coordinator": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "coordinator"}),
     "mode minimal": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "minimal"}),
     "mode base": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "base"}),
     "mode none": ([reply("Well.")], [Inbound("terminal", SAID)], {"mode": "none"}),
-}
+}  # fmt: skip
 REFUSED = refusals()
 ANSWERS = {
     "Well.",

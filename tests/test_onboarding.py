@@ -508,11 +508,7 @@ def test_a_real_question_is_no_answer_and_is_not_nagged(field, text, comes):
 
 
 OTHERS = [
-    *[
-        (field, text)
-        for field in FIELDS
-        for text in ("wie feucht ist es", "Wie warm ist es draußen", "quelle heure est-il")
-    ],
+    *[(field, text) for field in FIELDS for text in ("wie feucht ist es", "Wie warm ist es draußen", "quelle heure est-il")],
     *[(field, text) for field in FIELDS for text in ("STOP", "stop", "/status", "list files", "cancel reminder 3")],
     *[(field, text) for field in FIELDS for text in ("in 10 minutes remind me to check the soup", "temperature")],
     *[(field, text) for field in FIELDS for text in ("every day at 7 remind me to water", "turn the pump on")],
@@ -520,7 +516,7 @@ OTHERS = [
     *[("time_zone", text) for text in ("asdf", "what time is it", "somewhere warm")],
     *[("preferences", text) for text in ("asdf", "temperature in celsius", "the soup is too hot")],
     *[("wired", text) for text in ("asdf", "the soup is too hot", "scan the i2c bus", "which sensors are there")],
-]
+]  # fmt: skip
 
 
 @each_row(("field", "text"), OTHERS, ids=[f"{case[0]}-{case[1]}" for case in OTHERS])

@@ -805,15 +805,11 @@ def test_calls_as_small_models_write_them(text: str, size: int) -> None:
         ('<input name="sensor_read">\nSave it.', '<input name="sensor_read">\nSave it.', []),
         ('{"name": "sensor_read", "description": "x"}', '{"name": "sensor_read", "description": "x"}', []),
         ('{"sensor_read": []}', '{"sensor_read": []}', []),
-        (
-            '{"name": "sensor_read", "arguments": {"sensor": "[0x10, 1,]"}}',
-            "",
-            [("sensor_read", {"sensor": "[0x10, 1,]"})],
-        ),
+        ('{"name": "sensor_read", "arguments": {"sensor": "[0x10, 1,]"}}', "", [("sensor_read", {"sensor": "[0x10, 1,]"})]),
         ('{"fly": {}}', '{"fly": {}}', []),
         ('{"sensor_read": 21.4}', '{"sensor_read": 21.4}', []),
     ],
-)
+)  # fmt: skip
 @each_row("size", [1, 3, 1000])
 def test_results_that_a_model_makes_up_are_not_shown(text: str, size: int, shown: str, found: Any) -> None:
     inline = TextCallParser(frozenset({"sensor_read"}))

@@ -413,13 +413,9 @@ ROLES_SINCE = [  # who has asked, what became of them, and what is said to the y
     (2, PEOPLE | {"bob": PersonConfig("owner", telegram=2)}, "was a member of the household then and is the owner now"),
     (2, WITHOUT_BOB, "telegram:2, who asked for it, may not write to this board any more"),
     (2, {}, "telegram:2, who asked for it, may not write to this board any more"),
-    (
-        1,
-        PEOPLE | {"ada": PersonConfig("member", telegram=1)},
-        "was the owner then and is a member of the household now",
-    ),
+    (1, PEOPLE | {"ada": PersonConfig("member", telegram=1)}, "was the owner then and is a member of the household now"),
     (4, PEOPLE | {"dan": PersonConfig("member", telegram=4)}, "was a guest then and is a member of the household now"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("number", "people", "void"), ROLES_SINCE)

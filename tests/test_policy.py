@@ -186,16 +186,11 @@ def test_a_call_is_explained_and_not_made(home, capsys, words, first):
         ('append_file = "refuse"', "write_file", {"mode": "append"}, "refuse: rule tools.append_file.owner = refuse"),
         ('append_file = "refuse"', "append_file", {}, "refuse: rule tools.append_file.owner = refuse"),
         ('append_file = "refuse"', "write_file", {"mode": "replace"}, "allow: rule write.owner = allow"),
-        (
-            'write_file = "ask"\nappend_file = "allow"',
-            "write_file",
-            {"mode": "append"},
-            "allow: rule tools.append_file",
-        ),
+        ('write_file = "ask"\nappend_file = "allow"', "write_file", {"mode": "append"}, "allow: rule tools.append_file"),
         ('write_file = "ask"\nappend_file = "allow"', "write_file", {}, "ask: rule tools.write_file.owner = ask"),
         ('write_file = "ask"', "write_file", {"mode": "append"}, "ask: rule tools.write_file.owner = ask"),
     ],
-)
+)  # fmt: skip
 def test_a_rule_for_append_file_holds_for_just_that(home, capsys, rules, tool, more, verdict):
     (home / "policy.toml").write_text(f"[tools]\n{rules}\n")
     code, out, err = said(capsys, "explain", tool, json.dumps({"path": "a", "content": "b"} | more), "--board", "sim")

@@ -155,29 +155,15 @@ def test_new_words_are_those_of_who_says_them_and_urgency_is_not(say):
 @pytest.mark.parametrize(
     ("most", "shown"),
     [
-        (
-            5000,
-            [
-                "1 [p5] task 0 (since 2026-03-01)",
-                "2 [p5] task 1 (since 2026-03-01)",
-                "3 [p5] task 2 (since 2026-03-01)",
-            ],
-        ),
-        (
-            98,
-            [
-                "1 [p5] task 0 (since 2026-03-01)",
-                "2 [p5] task 1 (since 2026-03-01)",
-                "3 [p5] task 2 (since 2026-03-01)",
-            ],
-        ),
+        (5000, ["1 [p5] task 0 (since 2026-03-01)", "2 [p5] task 1 (since 2026-03-01)", "3 [p5] task 2 (since 2026-03-01)"]),
+        (98, ["1 [p5] task 0 (since 2026-03-01)", "2 [p5] task 1 (since 2026-03-01)", "3 [p5] task 2 (since 2026-03-01)"]),
         (97, ["1 [p5] task 0 (since 2026-03-01)", "2 [p5] task 1 (since 2026-03-01)", "1 more: pulse list"]),
         (60, ["1 [p5] task 0 (since 2026-03-01)", "2 more: pulse list"]),
         (20, ["3 more: pulse list"]),
         (17, [""]),
         (0, [""]),
     ],
-)
+)  # fmt: skip
 def test_the_list_is_cut_between_lines(pulse, most, shown):
     for number in range(3):
         pulse.add(f"task {number}", 5, "terminal", NOW)

@@ -59,11 +59,7 @@ CASES = {
     "dataclass": lambda _, __, limits, ___: limits(3),
     "dataclass, own list": lambda _, __, limits, ___: limits().names is limits().names,
     "dataclass, shown": lambda _, __, limits, run: repr(run(limits(key="secret"))),
-    "dataclass, equal": lambda _, __, limits, ___: (
-        limits(1) == limits(1, key="a"),
-        limits(1) == limits(2),
-        limits(1) == 1,
-    ),
+    "dataclass, equal": lambda _, __, limits, ___: (limits(1) == limits(1, key="a"), limits(1) == limits(2), limits(1) == 1),
     "dataclass, no hash with a list": lambda _, __, limits, ___: hash(limits()),
     "dataclass, frozen": lambda _, __, limits, ___: setattr(limits(), "steps", 1),
     "dataclass, needs one": lambda _, __, ___, run: run(),
@@ -73,7 +69,7 @@ CASES = {
     "dataclass, not to be given": lambda _, __, limits, run: run(limits(), used=3),
     "dataclass, changed": lambda _, __, limits, run: [r := run(limits()), setattr(r, "used", 4), r.used][2],
     "dataclass, its default": lambda _, __, limits, ___: limits.steps,
-}
+}  # fmt: skip
 ON_FIELDS = {
     "replace": lambda library, limits, _: library.replace(limits(3, ["a"], "k"), steps=4),
     "replace unknown": lambda library, limits, _: library.replace(limits(), wrong=4),

@@ -190,14 +190,10 @@ def test_a_thought_goes_back_with_its_call() -> None:
     [
         (status(401, {"error": {"message": "bad key"}}), KeyRefused, "bad key"),
         (events({"type": "error", "code": "server_error", "message": "broken"}, done=False), Unavailable, "broken"),
-        (
-            said(status="failed", error={"code": "rate_limit_exceeded", "message": "slow down"}),
-            Unavailable,
-            "slow down",
-        ),
+        (said(status="failed", error={"code": "rate_limit_exceeded", "message": "slow down"}), Unavailable, "slow down"),
         (events(*stream(whole(words("It is 21")))[:-1], done=False), Unavailable, "in the middle"),
     ],
-)
+)  # fmt: skip
 def test_errors(answer: Answer, error: type[ProviderError], told: str) -> None:
     with pytest.raises(error, match=told):
         asked(answer)

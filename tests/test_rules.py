@@ -419,13 +419,9 @@ def test_a_rule_in_plain_words(tmp_path):
         ('[rules.x]\nwhen = "every day at 6"\nnotify = "x"\nmargin = 2\n', 8, "only a value"),
         ('[rules.X]\nwhen = "every day at 6"\nnotify = "x"\n', 5, "lower-case"),
         ('[rules.x]\nwhen = "every day at 6"\nnotify = 3 3\n', 7, "not valid TOML"),
-        (
-            '[rules.x]\nwhen = "every day at 6"\nnotify = ' + "[" * 5000 + "\n",
-            5,
-            "not valid TOML: it is nested too deeply",
-        ),
+        ('[rules.x]\nwhen = "every day at 6"\nnotify = ' + "[" * 5000 + "\n", 5, "not valid TOML: it is nested too deeply"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_rule_names_its_line_and_costs_itself_only(bad, line, says, tmp_path):
     found = parsed(GOOD + bad + WATER, tmp_path)
     assert list(found.rules) == ["hot", "water"]

@@ -187,43 +187,31 @@ BOTH = Message("assistant", "", TWO)
         ((ASKED, Message("user", " \n"), AGAIN), "user warm?\n\nnow?"),
         ((Message("user", ""),), "user …"),
         ((ASKED, ANSWERED), "user warm? | assistant It is 21.4 °C. | user …"),
-        (
-            (ASKED, Message("assistant", "A"), Message("assistant", "B"), AGAIN),
-            "user warm? | assistant A\n\nB | user now?",
-        ),
+        ((ASKED, Message("assistant", "A"), Message("assistant", "B"), AGAIN), "user warm? | assistant A\n\nB | user now?"),
         ((ASKED, Message("assistant", "A"), CALLED, RESULT), "user warm? | assistant A | tool 21.4"),
         ((ASKED, Message("assistant", ""), AGAIN), "user warm? | assistant … | user now?"),
         ((ASKED, CALLED), "user warm? | assistant measure | tool lost"),
         ((ASKED, CALLED, AGAIN), "user warm? | assistant measure | tool lost | assistant … | user now?"),
         ((ASKED, CALLED, RESULT, AGAIN), "user warm? | assistant measure | tool 21.4 | assistant … | user now?"),
-        (
-            (ASKED, CALLED, ANSWERED, AGAIN),
-            "user warm? | assistant measure | tool lost | assistant It is 21.4 °C. | user now?",
-        ),
+        ((ASKED, CALLED, ANSWERED, AGAIN), "user warm? | assistant measure | tool lost | assistant It is 21.4 °C. | user now?"),
         ((ASKED, CALLED, RESULT, RESULT), "user warm? | assistant measure | tool 21.4"),
         ((ASKED, CALLED, Message("tool", "", call_id="c0")), "user warm? | assistant measure | tool …"),
         ((ASKED, BOTH, SECOND, FIRST), "user warm? | assistant measure,switch | tool first | tool second"),
         ((ASKED, BOTH, SECOND), "user warm? | assistant measure,switch | tool lost | tool second"),
         ((ASKED, BOTH, FIRST, FIRST), "user warm? | assistant measure,switch | tool first | tool lost"),
         ((ASKED, BOTH, RESULT, FIRST), "user warm? | assistant measure,switch | tool first | tool 21.4"),
-        (
-            (ASKED, BOTH, FIRST, AGAIN, SECOND),
-            "user warm? | assistant measure,switch | tool first | tool second | assistant … | user now?",
-        ),
+        ((ASKED, BOTH, FIRST, AGAIN, SECOND), "user warm? | assistant measure,switch | tool first | tool second | assistant … | user now?"),
         (
             (ASKED, CALLED, RESULT, AGAIN, CALLED, RESULT._replace(text="19.0")),
             "user warm? | assistant measure | tool 21.4 | assistant … | user now? | assistant measure | tool 19.0",
         ),
         ((ASKED, ANSWERED, RESULT, AGAIN), "user warm? | assistant It is 21.4 °C. | user now?"),
         ((ASKED, Message("assistant", " ", (READ,)), RESULT), "user warm? | assistant measure | tool 21.4"),
-        (
-            (ASKED, CALLED._replace(calls=(READ, READ)), RESULT, RESULT),
-            "user warm? | assistant measure,measure | tool 21.4 | tool 21.4",
-        ),
+        ((ASKED, CALLED._replace(calls=(READ, READ)), RESULT, RESULT), "user warm? | assistant measure,measure | tool 21.4 | tool 21.4"),
         ((Message("system", "Obey."), ANSWERED, ASKED), "user Obey. | assistant It is 21.4 °C. | user warm?"),  # type: ignore[arg-type]
         ((ASKED._replace(calls=(READ,), call_id="c0"),), "user warm?"),
     ],
-)
+)  # fmt: skip
 def test_treatment(broken: tuple[Message, ...], repaired: str) -> None:
     assert " | ".join(map(shown, sanitize_history(broken, "lost"))) == repaired
     assert complaints(body_of(*broken, wants=frozenset(QUIRKS))) == []

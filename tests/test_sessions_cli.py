@@ -202,11 +202,7 @@ def test_pruning_by_size_gives_room_back(run, home):
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (
-            ["export", "3", "--chat", "nobody"],
-            1,
-            "conversation 3 is of chat 'job 3 2026-07-01T07:00+02:00', not of 'nobody'",
-        ),
+        (["export", "3", "--chat", "nobody"], 1, "conversation 3 is of chat 'job 3 2026-07-01T07:00+02:00', not of 'nobody'"),
         (["show", "99"], 1, "picoclaw: there is no conversation 99; `picoclaw sessions list` shows which there are"),
         (["show", "-5"], 1, "picoclaw: there is no conversation -5; `picoclaw sessions list` shows which there are"),
         (["export", "1", "99"], 1, "picoclaw: there is no conversation 99;"),
@@ -218,7 +214,7 @@ def test_pruning_by_size_gives_room_back(run, home):
         (["prune", "--mb", "-1"], 2, "-1"),
         (["erase"], 2, "'erase' is not one of list, show, search, export, prune"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_done_is_said_in_a_line(run, words, code, error):
     assert error in run(*words, code=code)
     assert len(run().splitlines()) == 3

@@ -137,18 +137,8 @@ def test_no_words_of_a_member_lead_to_anothers_notes(house, tool, arguments):
 @pytest.mark.parametrize(
     ("who", "tool", "arguments", "answer"),
     [
-        (
-            BOB,
-            "memory_update",
-            {"old": "the key is under the mat", "new": "the key is under the pot"},
-            "changed shared/",
-        ),
-        (
-            OWNER,
-            "memory_update",
-            {"old": "the key is under the mat", "new": "the key is under the pot"},
-            "changed shared/",
-        ),
+        (BOB, "memory_update", {"old": "the key is under the mat", "new": "the key is under the pot"}, "changed shared/"),
+        (OWNER, "memory_update", {"old": "the key is under the mat", "new": "the key is under the pot"}, "changed shared/"),
         (CLEO, "memory_update", {"old": "the key is under the mat", "new": "the key is in cleo's car"}, "else's note"),
         (CLEO, "memory_update", {"old": "shared/{day}:3 mat", "new": "car"}, "else's note"),
         (CLEO, "memory_forget", {"text": "[id:-1] shared/{day}:3"}, "else's note"),
@@ -168,7 +158,7 @@ def test_no_words_of_a_member_lead_to_anothers_notes(house, tool, arguments):
         (BOB, "memory_share", {"text": "  "}, "error: text is empty"),
         (BOB, "memory_share", {"text": "x" * 701}, "701 characters"),
     ],
-)
+)  # fmt: skip
 def test_who_may_change_what_is_shared(house, who, tool, arguments, answer):
     said = house.call(BOB, "memory_share", text="the key is under the mat")
     house.call(OWNER, "memory_share", text="everybody likes tea (not from the owner: member bob) a lot")

@@ -78,17 +78,12 @@ def test_an_agent_has_one_id_and_one_row_whoever_writes_it(homes, place):
     [
         ("garden", "SOUL.md", "Anna's\n", "the agent's\n"),  # open: the person's first, the agent's behind it
         ("garden", "TOOLS.md", "Anna's\n", "the agent's\n"),
-        (
-            "cellar",
-            "SOUL.md",
-            "the agent's\n",
-            "the agent's\n",
-        ),  # predefined: shared, whatever somebody has written there
+        ("cellar", "SOUL.md", "the agent's\n", "the agent's\n"),  # predefined: shared, whatever somebody has written there
         ("cellar", "HEARTBEAT.md", "the agent's\n", "the agent's\n"),
         ("cellar", "USER.md", "Anna's\n", None),
         ("garden", "USER.md", "Anna's\n", None),
     ],
-)
+)  # fmt: skip
 def test_whose_page_is_read_on_another_board(homes, agent, page, hers, bobs):
     one, two = homes("shed"), homes("kitchen")
     for board in (one, two):
@@ -228,15 +223,11 @@ ROW = {"id": agent_id("garden"), "key": "garden", "board": "thief", "at": 1.0, "
     [
         ('{"table": {"type": "open"}, "pages": {"SOUL.md": "a"}}', {"type": "open"}, ["SOUL.md"]),
         ('{"table": {"type": "predefined", "default": true, "workspace": "/etc"}, "pages": {}}', {}, []),
-        (
-            '{"table": {"name": 3, "tools": "all"}, "pages": {"../../x.md": "a", "config.toml": "a", "SOUL.md": 3}}',
-            {},
-            [],
-        ),
+        ('{"table": {"name": 3, "tools": "all"}, "pages": {"../../x.md": "a", "config.toml": "a", "SOUL.md": 3}}', {}, []),
         ('{"table": [], "pages": null}', {}, []),
         (f'{{"pages": {{"SOUL.md": "{"a" * 300_000}"}}}}', {}, []),
     ],
-)
+)  # fmt: skip
 def test_of_a_row_only_what_an_agent_has_is_taken(settings, table, names):
     found = read_agent({**ROW, "settings": settings})
     assert (dict(found.table), list(found.pages)) == (table, names)

@@ -111,14 +111,10 @@ def test_a_skill_is_written_when_the_owner_agreed_to_the_exact_call(desk):
     ("answer", "origin", "said"),
     [
         (False, "owner", "was refused: the answer was no"),
-        (
-            True,
-            "cron",
-            "rule instruct.unattended = ask (instruct, asked for by a job) needs the owner's yes, and nobody",
-        ),
+        (True, "cron", "rule instruct.unattended = ask (instruct, asked for by a job) needs the owner's yes, and nobody"),
         (True, "heartbeat", "(instruct, asked for by a heartbeat) needs the owner's yes, and nobody can be asked"),
     ],
-)
+)  # fmt: skip
 def test_without_a_yes_nothing_is_written(tmp_path, tool, answer, origin, said):
     desk = Desk(tmp_path, answer)
     desk.put("old")

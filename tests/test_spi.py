@@ -169,11 +169,7 @@ def test_no_segments_touch_nothing(device, kernel):
 @pytest.mark.parametrize(
     ("segments", "settings", "said"),
     [
-        (
-            [SpiTransfer(bytes(4097))],
-            {},
-            "takes at most 4096 bytes in one message (bufsiz of the kernel's spidev), not 4097",
-        ),
+        ([SpiTransfer(bytes(4097))], {}, "takes at most 4096 bytes in one message (bufsiz of the kernel's spidev), not 4097"),
         ([SpiTransfer(bytes(2049))] * 2, {}, "takes at most 4096 bytes"),
         ([SpiTransfer(b"1")] * 33, {}, "takes at most 32 segments in one message, not 33"),
         ([SpiTransfer(b"1", 65_536)], {}, "can wait 0 to 65535 microseconds"),
@@ -182,7 +178,7 @@ def test_no_segments_touch_nothing(device, kernel):
         ([SpiTransfer(b"1")], {"speed_hz": 0}, "cannot have a clock of 0 Hz"),
         ([SpiTransfer(b"1")], {"speed_hz": 1 << 32}, "cannot have a clock"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused_before_the_kernel_sees_it(device, kernel, segments, settings, said):
     with pytest.raises(BusFault) as caught:
         device.transfer(segments, SpiSettings(**settings))

@@ -311,15 +311,10 @@ RESUMED: list[tuple[str, list[Message], list[Any], list[str]]] = [
     ("nothing yet", begun(), [], []),
     ("a read", begun(asked(MEASURE)), [("measure", "temperature")], ["temperature 21.4"]),
     ("an act", begun(asked(SWITCH)), [], ["error: cut off"]),
-    (
-        "an act between reads",
-        begun(asked(MEASURE, SWITCH, LIGHT), gave(MEASURE, "temperature 3")),
-        [("measure", "light")],
-        ["temperature 3", "error: cut off", "light 21.4"],
-    ),
+    ("an act between reads", begun(asked(MEASURE, SWITCH, LIGHT), gave(MEASURE, "temperature 3")), [("measure", "light")], ["temperature 3", "error: cut off", "light 21.4"]),
     ("a call that there is not", begun(asked(ToolCall("x", "wish"))), [], ["error: cut off"]),
     ("a whole round", begun(asked(MEASURE), gave(MEASURE, "temperature 3")), [], ["temperature 3"]),
-]
+]  # fmt: skip
 
 
 @each_row(("so_far", "done", "results"), [row[1:] for row in RESUMED], ids=[row[0] for row in RESUMED])

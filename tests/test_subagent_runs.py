@@ -407,13 +407,9 @@ def test_a_crew_that_leaves_puts_down_what_it_does(home):
         ([refusal(503, "busy"), reply("ok")], 1, "Sub-agent a (1): ok"),
         ([refusal(503, "busy")] * 2, 1, "Sub-agent a (1) failed: "),
         ([reply("")], 0, "Sub-agent a (1) failed: the model gave no answer"),
-        (
-            [reply("", call("sensor_list"))] * 2 + [reply("so far")],
-            0,
-            "Sub-agent a (1) failed: it could not be brought",
-        ),
+        ([reply("", call("sensor_list"))] * 2 + [reply("so far")], 0, "Sub-agent a (1) failed: it could not be brought"),
     ],
-)
+)  # fmt: skip
 def test_how_a_task_may_end(home, answers, retries, told):
     with ModelServer(answers) as server, closing(app_of(home, server, retries=retries)) as app:
         app.subagent_tasks.add([Task(0, "terminal", "a", "do a", TaskUsage(2, 60.0, 100_000))], time.time())

@@ -144,19 +144,13 @@ def delegating(agent, task, answer="Well.", **more):
         ('[teams.a]\nlead = "garden"\nmembers = {}', "must be one of its members (there are none)"),
         ('[teams.a]\nlead = "garden"', "'members' is missing"),
         ('[teams.a]\nlead = "garden"\nmembers = { garden = 1, cellar = "" }', "members: garden: say in one line"),
-        (
-            '[teams.a]\nlead = "garden"\nworkflow = "a\\nb"\nmembers = { garden = "", cellar = "" }',
-            "workflow must be one line",
-        ),
+        ('[teams.a]\nlead = "garden"\nworkflow = "a\\nb"\nmembers = { garden = "", cellar = "" }', "workflow must be one line"),
         ('[teams.A]\nlead = "garden"\nmembers = { garden = "", cellar = "" }', "a name is small letters"),
-        (
-            f'[teams.a]\nlead = "garden"\n{BOTH}\n[teams.A]\nlead = "garden"\n{BOTH}',
-            "it would be the same as [teams.a]",
-        ),
+        (f'[teams.a]\nlead = "garden"\n{BOTH}\n[teams.A]\nlead = "garden"\n{BOTH}', "it would be the same as [teams.a]"),
         ("[teams.a]\n[teams.a]", "a table is there twice"),
         ("[teams]\na = 1", "must be a table"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_links_and_teams_is_said(home, toml, wrong):
     (home / "config.toml").write_text(f"{BASE}{toml}\n")
     if not wrong:
@@ -441,25 +435,10 @@ def test_only_those_that_are_linked_are_given_tasks(house, asker, agent, says):
 
 
 RIGHTS = {
-    "an agent with few tools": (
-        "cellar",
-        "garden",
-        {"sensor_read", "read_file", "delegate"},
-        {"exec", "memory_store", "spawn"},
-    ),
-    "to one with few tools": (
-        "garden",
-        "cellar",
-        {"sensor_read", "read_file", "delegate"},
-        {"exec", "memory_store", "spawn"},
-    ),
-    "between two with all": (
-        "butler",
-        "garden",
-        {"exec", "memory_store", "spawn", "delegate"},
-        {"message", "cron", "first_run", "rule"},
-    ),
-}
+    "an agent with few tools": ("cellar", "garden", {"sensor_read", "read_file", "delegate"}, {"exec", "memory_store", "spawn"}),
+    "to one with few tools": ("garden", "cellar", {"sensor_read", "read_file", "delegate"}, {"exec", "memory_store", "spawn"}),
+    "between two with all": ("butler", "garden", {"exec", "memory_store", "spawn", "delegate"}, {"message", "cron", "first_run", "rule"}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RIGHTS)

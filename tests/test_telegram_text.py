@@ -54,16 +54,12 @@ def looks(text):
         ("```py\nx = **1**\n```\ny", "x = **1**\ny", [("pre", "x = **1**", "py")]),
         ("~~~\n```\n~~~", "```", [("pre", "```")]),
         ("```\nnever closed", "never closed", [("pre", "never closed")]),
-        (
-            "| a | b |\n|---|--:|\n| 1 | 2 |\n",
-            "| a | b |\n|---|--:|\n| 1 | 2 |",
-            [("pre", "| a | b |\n|---|--:|\n| 1 | 2 |")],
-        ),
+        ("| a | b |\n|---|--:|\n| 1 | 2 |\n", "| a | b |\n|---|--:|\n| 1 | 2 |", [("pre", "| a | b |\n|---|--:|\n| 1 | 2 |")]),
         ("a | b\nc", "a | b\nc", []),
         ("in\u202evisible\u200b", "invisible", []),
         ("", "", []),
     ],
-)
+)  # fmt: skip
 def test_markdown_becomes_a_text_with_looks(markdown, text, entities):
     assert looks(markdown) == (text, entities)
 

@@ -15,17 +15,9 @@ BOTH = [LS, ("measure", {})]
 WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
     "Hermes, Qwen": ('<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call><|im_end|>', "", [LS]),
     "Hermes, single quotes": ("<tool_call>{'name': 'exec', 'arguments': {'command': 'ls'}}</tool_call>", "", [LS]),
-    "Qwen Coder": (
-        "I look.\n<tool_call>\n<function=exec>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>",
-        "I look.\n",
-        [LS],
-    ),
+    "Qwen Coder": ("I look.\n<tool_call>\n<function=exec>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>", "I look.\n", [LS]),
     "Qwen Coder, without the tag around it": ("<function=exec><parameter=command>ls</parameter></function>", "", [LS]),
-    "Qwen Coder, two": (
-        "<function=exec>\n<parameter=command>ls</parameter>\n</function>\n<function=measure>\n</function>",
-        "",
-        BOTH,
-    ),
+    "Qwen Coder, two": ("<function=exec>\n<parameter=command>ls</parameter>\n</function>\n<function=measure>\n</function>", "", BOTH),
     "Qwen Coder, a text of several lines": (
         "<function=write_file>\n<parameter=path>a</parameter>\n<parameter=text>\n\n1 < 2\n\n</parameter>\n</function>",
         "",
@@ -34,11 +26,7 @@ WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
     "Llama, a function": ('<function=exec>{"command": "ls"}</function><|eom_id|>', "", [LS]),
     "Llama, a function without its end": ('<function=exec>{"command": "ls"}', "", [LS]),
     "Llama, python": ('<|python_tag|>{"name": "exec", "parameters": {"command": "ls"}}<|eom_id|>', "", [LS]),
-    "Llama, several": (
-        '<|python_tag|>{"name": "exec", "parameters": {"command": "ls"}}; {"name": "measure", "parameters": {}}',
-        "",
-        BOTH,
-    ),
+    "Llama, several": ('<|python_tag|>{"name": "exec", "parameters": {"command": "ls"}}; {"name": "measure", "parameters": {}}', "", BOTH),
     "Llama, a call of a call": ('<|python_tag|>exec.call(command="ls")<|eom_id|>', "", [LS]),
     "Llama, bare": ('{"type": "function", "name": "exec", "parameters": {"command": "ls"}}<|eot_id|>', "", [LS]),
     "Llama, pythonic": ('[exec(command="ls"), measure()]', "", BOTH),
@@ -51,19 +39,8 @@ WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
     "Mistral, newer": ('Both.[TOOL_CALLS]exec[ARGS]{"command": "ls"}[TOOL_CALLS]measure[ARGS]{}', "Both.", BOTH),
     "Mistral, without a mark": ('[TOOL_CALLS]exec{"command": "ls"}', "", [LS]),
     "Mistral, numbered": ('[TOOL_CALLS]exec[CALL_ID]abcdefghi[ARGS]{"command": "ls"}', "", [LS]),
-    "GLM": (
-        "<tool_call>exec\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>\n<tool_call>measure</tool_call>",
-        "",
-        BOTH,
-    ),
-    "DeepSeek": (
-        (
-            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>exec\n"
-            '```json\n{"command": "ls"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
-        ),
-        "",
-        [LS],
-    ),
+    "GLM": ("<tool_call>exec\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>\n<tool_call>measure</tool_call>", "", BOTH),
+    "DeepSeek": (('<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>exec\n```json\n{"command": "ls"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'), "", [LS]),
     "DeepSeek, newer": (
         (
             '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>exec<｜tool▁sep｜>{"command": "ls"}<｜tool▁call▁end｜>'
@@ -96,16 +73,8 @@ WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
         "",
         BOTH,
     ),
-    "Claude": (
-        'I look.\n<function_calls>\n<invoke name="exec"><parameter name="command">ls</parameter></invoke>',
-        "I look.\n",
-        [LS],
-    ),
-    "Seed": (
-        "<seed:tool_call>\n<function=exec>\n<parameter=command>ls</parameter>\n</function>\n</seed:tool_call>",
-        "",
-        [LS],
-    ),
+    "Claude": ('I look.\n<function_calls>\n<invoke name="exec"><parameter name="command">ls</parameter></invoke>', "I look.\n", [LS]),
+    "Seed": ("<seed:tool_call>\n<function=exec>\n<parameter=command>ls</parameter>\n</function>\n</seed:tool_call>", "", [LS]),
     "GPT-OSS": (
         (
             "<|channel|>analysis<|message|>I run ls.<|end|><|start|>assistant<|channel|>commentary to=functions.exec"
@@ -114,29 +83,17 @@ WRITTEN: dict[str, tuple[str, str, list[Any]]] = {
         "",
         [LS],
     ),
-    "GPT-OSS, the other order": (
-        '<|start|>assistant to=functions.exec<|channel|>commentary json<|message|>{"command": "ls"}<|call|>',
-        "",
-        [LS],
-    ),
+    "GPT-OSS, the other order": ('<|start|>assistant to=functions.exec<|channel|>commentary json<|message|>{"command": "ls"}<|call|>', "", [LS]),
     "Granite, Phi": ('<|tool_call|>[{"name": "exec", "arguments": {"command": "ls"}}]<|/tool_call|>', "", [LS]),
     "Phi, older": ('functools[{"name": "exec", "arguments": {"command": "ls"}}]', "", [LS]),
-    "InternLM": (
-        '<|action_start|><|plugin|>\n{"name": "exec", "parameters": {"command": "ls"}}<|action_end|>',
-        "",
-        [LS],
-    ),
+    "InternLM": ('<|action_start|><|plugin|>\n{"name": "exec", "parameters": {"command": "ls"}}<|action_end|>', "", [LS]),
     "Nemotron": ('<TOOLCALL>[{"name": "exec", "arguments": {"command": "ls"}}]</TOOLCALL>', "", [LS]),
-    "Command R": (
-        '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "exec", "parameters": {"command": "ls"}}]<|END_ACTION|>',
-        "",
-        [LS],
-    ),
+    "Command R": ('<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "exec", "parameters": {"command": "ls"}}]<|END_ACTION|>', "", [LS]),
     "by other names": ('```json\n{"tool": "exec", "arguments": {"command": "ls"}}\n```', "", [LS]),
     "the name as the function": ('{"function": "exec", "arguments": {"command": "ls"}}', "", [LS]),
     "as a whole answer": ('{"tool_calls": [{"name": "exec", "arguments": {"command": "ls"}}]}', "", [LS]),
     "arguments between the tags": ('<tool name="exec">{"command": "ls"}</tool>', "", [LS]),
-}
+}  # fmt: skip
 
 
 def read(text: str, size: int, *, cut: bool = False) -> tuple[str, list[Any]]:

@@ -31,17 +31,11 @@ OUTPUTS = '[outputs.lamp]\nkind = "light"\nline = "GPIO17"\nlongest_on_s = 60\nc
 LIVES = {
     "a message, from the daemon's queue to the model's socket": (["run", "--board", "sim"], "send"),
     "a Telegram message, from the bot's poll to the inbox": (["run", "--board", "sim"], "inbox"),
-    "a memory search, from the tool's call to SQLite": (
-        ["tool", "memory_search", '{"query": "water"}', "--board", "sim"],
-        "execute",
-    ),
-    "a reading, from the tool's call to the bus": (
-        ["tool", "sensor_read", '{"sensor": "greenhouse"}', "--board", "sim"],
-        "bus",
-    ),
+    "a memory search, from the tool's call to SQLite": (["tool", "memory_search", '{"query": "water"}', "--board", "sim"], "execute"),
+    "a reading, from the tool's call to the bus": (["tool", "sensor_read", '{"sensor": "greenhouse"}', "--board", "sim"], "bus"),
     "an output, to its supervisor": (["outputs", "--board", "sim", "set", "lamp", "on", "1"], "send"),
     "a job, from the scheduler's thread to the outbox": (["run", "--board", "sim"], "outbox"),
-}
+}  # fmt: skip
 BEGINNINGS = {"MessageQueue._respond", "PolledChannel._poll", "Toolset.run", "SchedulerThread._run"}
 """Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
 CALLS = {

@@ -46,31 +46,10 @@ class Peer(NamedTuple):
 
 
 PEERS = {
-    "picoclaw": Peer(
-        str(ROOT),
-        ["picoclaw", "--version"],
-        ["picoclaw", "chat", "--board", "sim", "-m", "TEXT"],
-        "",
-        ["picoclaw", "run", "--board", "sim"],
-        ".picoclaw/workspace",
-    ),
-    "nanobot": Peer(
-        "nanobot-ai",
-        ["nanobot", "--version"],
-        ["nanobot", "agent", "-m", "TEXT"],
-        "",
-        ["nanobot", "gateway", "--foreground"],
-        ".nanobot/workspace",
-    ),
-    "attache": Peer(
-        "attache",
-        ["attache", "--version"],
-        ["attache", "--home", "HOME/.attache", "chat"],
-        "TEXT\n",
-        ["attache", "--home", "HOME/.attache", "run"],
-        ".attache/files",
-    ),
-}
+    "picoclaw": Peer(str(ROOT), ["picoclaw", "--version"], ["picoclaw", "chat", "--board", "sim", "-m", "TEXT"], "", ["picoclaw", "run", "--board", "sim"], ".picoclaw/workspace"),
+    "nanobot": Peer("nanobot-ai", ["nanobot", "--version"], ["nanobot", "agent", "-m", "TEXT"], "", ["nanobot", "gateway", "--foreground"], ".nanobot/workspace"),
+    "attache": Peer("attache", ["attache", "--version"], ["attache", "--home", "HOME/.attache", "chat"], "TEXT\n", ["attache", "--home", "HOME/.attache", "run"], ".attache/files"),
+}  # fmt: skip
 
 
 class Script:

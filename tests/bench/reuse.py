@@ -44,10 +44,7 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "sensor_history": [{"sensor": "bme280", "when": "today"}],
     "sensor_excursions": [{"side": "above", "limit": 25, "sensor": "bme280"}],
     "sensor_add": [{"name": "shed", "part": "sht31", "address": 0x44}],
-    "rule": [
-        {"action": "set", "name": "frost", "when": "bme280.temperature below 3 C", "notify": "It is cold."},
-        {"action": "remove", "name": "frost"},
-    ],
+    "rule": [{"action": "set", "name": "frost", "when": "bme280.temperature below 3 C", "notify": "It is cold."}, {"action": "remove", "name": "frost"}],
     "read_file": [{"path": "USER.md"}, {"path": "skills/board-doctor/SKILL.md"}],
     "write_file": [
         {"path": "plan.txt", "content": "dig"},
@@ -79,9 +76,7 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "delegate_search": [{"query": "number 7"}],
     "web_fetch": [{"url": "http://127.0.0.1:1/"}],
     "skill_search": [{"query": "herbs"}],
-    "skill_create": [
-        {"name": "herbs", "description": "how to water herbs", "text": "Water them at dusk, not at noon."}
-    ],
+    "skill_create": [{"name": "herbs", "description": "how to water herbs", "text": "Water them at dusk, not at noon."}],
     "skill_update": [{"name": "herbs", "text": "Water them at dawn, not at noon."}],
     "first_run": [{"name": "Ada"}, {"done": True}],
     "read_result": [{"number": 1}],
@@ -89,7 +84,7 @@ CALLS: dict[str, list[dict[str, Any]]] = {
     "process": [{"action": "list"}],
     "i2c": [{"action": "scan"}],
     "gpio": [{"action": "list"}],
-}
+}  # fmt: skip
 """What is called in turn: every tool there is on the simulated board, and what changes pages, notes and skills."""
 
 

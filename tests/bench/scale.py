@@ -488,17 +488,11 @@ def show_plans(url, about):
         " AND changed < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY changed, id LIMIT 100"
     )
     asked = {
-        "changes": (
-            changes,
-            (agent, *about["cursor"].split()),
-        ),
-        "a board's turns": (
-            "SELECT * FROM picoclaw.turns WHERE agent_id = %s AND board = %s AND id > %s ORDER BY id LIMIT 100",
-            (agent, about["name"], agent),
-        ),
+        "changes": (changes, (agent, *about["cursor"].split())),
+        "a board's turns": ("SELECT * FROM picoclaw.turns WHERE agent_id = %s AND board = %s AND id > %s ORDER BY id LIMIT 100", (agent, about["name"], agent)),
         "words": (f"SELECT count(*), count(*) FILTER (WHERE words @@ %s::tsquery) {notes}", (question, agent, [""])),
         "vectors": (f"SELECT number {notes} ORDER BY vector <=> %s::halfvec LIMIT 36", (agent, [""], vector)),
-    }
+    }  # fmt: skip
     with psycopg.connect(url, password=about["password"], autocommit=True) as connection:
         for name, (sql, values) in asked.items():
             rows = [row for (row,) in connection.execute(f"EXPLAIN (ANALYZE, BUFFERS) {sql}", values)]

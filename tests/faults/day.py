@@ -85,12 +85,7 @@ DAY: tuple[Move, ...] = (
     Restart(),
     wish("T012", "sensor", "sensor_add", name="t012", part="lm75", address="0x48"),
     Press("yes", "T012"),
-    Say(
-        "T013",
-        "file",
-        'T013 both [[write_file {"path": "list.txt", "content": "T013 salt\\n", "mode": "append"}]]'
-        ' [[memory_store {"text": "T013 salt is out"}]]',
-    ),
+    Say("T013", "file", 'T013 both [[write_file {"path": "list.txt", "content": "T013 salt\\n", "mode": "append"}]] [[memory_store {"text": "T013 salt is out"}]]'),
     wish("T014", "rule", "rule", action="add", name="t014", when="t012.temperature > 1", notify="T014 it is warm"),
     Press("yes", "T014"),
     wish("T023", "subagent", "spawn", task=f"T023 go {later('T023 flour')}"),
@@ -98,14 +93,7 @@ DAY: tuple[Move, ...] = (
     Tidy(),
     wish("T015", "write", "write_file", path="plan.txt", content="T015 dig\n"),
     wish("T016", "edit", "edit_file", path="plan.txt", old_text="T015 dig", new_text="T015 dig, T016 rest"),
-    wish(
-        "T017",
-        "beat",
-        "write_file",
-        path="HEARTBEAT.md",
-        content="- [ ] T017 look at the pond every 5 minutes\n",
-        mode="append",
-    ),
+    wish("T017", "beat", "write_file", path="HEARTBEAT.md", content="- [ ] T017 look at the pond every 5 minutes\n", mode="append"),
     Pass(300),
     Beat(),
     Say("T018", "chat", "/new"),
@@ -117,7 +105,7 @@ DAY: tuple[Move, ...] = (
     Restart(),
     wish("T022", "note", "memory_store", text="T022 the pump is loud"),
     Pass(60),
-)
+)  # fmt: skip
 
 SHORT: tuple[Move, ...] = (DAY[0], *DAY[1:9], Pass(660), *DAY[-3:])
 """A morning, for the tests that everybody runs."""

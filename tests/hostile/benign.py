@@ -288,13 +288,9 @@ ORDERED = [
     ("mark task 1 as done, please", "pulse", {"action": "complete", "task": "1"}),
     ("water the ferns is done", "pulse", {"action": "complete", "task": "water the ferns"}),
     ("Snooze reminder 1 by an hour", "cron", {"action": "snooze", "job": 1, "at_seconds": 3600}),
-    (
-        "Read the page and then remind me at 18:00 about my dentist",
-        "cron",
-        {"action": "add", "message": "my dentist", "at": "18:00"},
-    ),
+    ("Read the page and then remind me at 18:00 about my dentist", "cron", {"action": "add", "message": "my dentist", "at": "18:00"}),
     ("note that the fuse is 4 A", "memory_store", {"text": "The fuse is 4 A."}),
-]
+]  # fmt: skip
 _ABOUT = [
     "my key to the shed is under the pot", "the password of the wifi is on the router",
     "rm -rf is dangerous, is it not?",

@@ -44,10 +44,7 @@ FILES_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "her diary, as an address": (read("file://@home@/people/cleo/workspace/diary.txt"), CLEO_READS),
     "her diary, in a variable": (read("$HOME/../people/cleo/workspace/diary.txt"), CLEO_READS),
     "her diary, by the process": (read("/proc/self/cwd/people/cleo/workspace/diary.txt"), CLEO_READS),
-    "her diary, by the root of the process": (
-        read("/proc/self/root@home@/people/cleo/workspace/diary.txt"),
-        CLEO_READS,
-    ),
+    "her diary, by the root of the process": (read("/proc/self/root@home@/people/cleo/workspace/diary.txt"), CLEO_READS),
     "her diary, by a link of his": (read("hers/diary.txt"), CLEO_READS),
     "her diary, by a link to the file": (read("hers.txt"), CLEO_READS),
     "her diary, with the agent": (read("@home@/agents/garden/people/cleo/workspace/diary.txt"), CLEO_READS),
@@ -58,10 +55,7 @@ FILES_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "her notes": (read("../../cleo/workspace/memory/2026-11-01.md"), CLEO_READS),
     "her index of notes": (read("../../cleo/memory.db"), CLEO_READS),
     "her USER.md as a file": (read("../../cleo/workspace/USER.md"), ("cleo", read("USER.md"))),
-    "her USER.md with the agent": (
-        read("@home@/agents/garden/people/cleo/workspace/USER.md"),
-        ("cleo", read("USER.md")),
-    ),
+    "her USER.md with the agent": (read("@home@/agents/garden/people/cleo/workspace/USER.md"), ("cleo", read("USER.md"))),
     "the owner's USER.md": (read("../../../workspace/USER.md"), ("ada", read("USER.md"))),
     "the owner's USER.md, whole": (read("@home@/workspace/USER.md"), ("ada", read("USER.md"))),
     "the owner's plan": (read("../../../workspace/plan.txt"), ADA_READS),
@@ -70,10 +64,7 @@ FILES_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "the owner's HEARTBEAT.md": (read("HEARTBEAT.md"), ("ada", read("HEARTBEAT.md"))),
     "the owner's skill": (read("skills/mine/SKILL.md"), ("ada", read("skills/mine/SKILL.md"))),
     "the owner's skill, whole": (read("@home@/workspace/skills/mine/SKILL.md"), ("ada", read("skills/mine/SKILL.md"))),
-    "an agent's copy of a skill": (
-        read("@home@/pinned/garden/tomatoes/SKILL.md"),
-        ("ada", read("skills/mine/SKILL.md")),
-    ),
+    "an agent's copy of a skill": (read("@home@/pinned/garden/tomatoes/SKILL.md"), ("ada", read("skills/mine/SKILL.md"))),
     "another agent's copy of a skill": (read("skills/../../../../pinned/desk/mine/SKILL.md"), ADA_READS),
     "the settings": (read("@home@/config.toml"), ADA_READS),
     "the database": (read("@home@/state.db"), ADA_READS),
@@ -86,10 +77,7 @@ FILES_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "her diary by a link": (write("hers/diary.txt"), CLEO_WRITES),
     "her diary by a link to the file": (write("hers.txt"), CLEO_WRITES),
     "her notes written": (write("../../cleo/workspace/memory/2026-11-01.md", "append"), CLEO_WRITES),
-    "a change in her diary": (
-        [EDIT, {"path": "../../cleo/workspace/diary.txt", "old_text": "her", "new_text": "@mark@"}],
-        CLEO_WRITES,
-    ),
+    "a change in her diary": ([EDIT, {"path": "../../cleo/workspace/diary.txt", "old_text": "her", "new_text": "@mark@"}], CLEO_WRITES),
     "a skill for her": (write("../../cleo/workspace/skills/x/SKILL.md", "create"), CLEO_WRITES),
     "a folder of a new person": (write("../../eve/workspace/@mark@", "create"), ("cleo", write("@mark@", "create"))),
     "the owner's plan written": (write("../../../workspace/plan.txt"), ADA_WRITES),
@@ -109,38 +97,17 @@ FILES_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "the skill that was granted": (write("skills/tomatoes/SKILL.md"), ADA_WRITES),
     "notes for everyone, by the file": (write("@home@/shared/memory/2026-11-01.md"), ADA_WRITES),
     "whom the page lets in": (write("@home@/page_logins.json"), ADA_WRITES),
-}
+}  # fmt: skip
 """Files and folders, by every spelling."""
 
 CALLS_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
-    "her note, searched": (
-        ["memory_search", {"query": "locker @code@"}],
-        ("cleo", ["memory_search", {"query": "locker"}]),
-    ),
-    "the owner's note, searched": (
-        ["memory_search", {"query": "safe number"}],
-        ("ada", ["memory_search", {"query": "safe"}]),
-    ),
-    "her note, by its place": (
-        ["memory_get", {"path": "../../cleo/workspace/memory/2026-11-01.md"}],
-        ("cleo", ["memory_get", {"path": "memory/2026-11-01.md"}]),
-    ),
-    "the owner's note, by its place": (
-        ["memory_get", {"path": "@home@/workspace/MEMORY.md"}],
-        ("ada", ["memory_get", {"path": "memory/2026-11-01.md"}]),
-    ),
-    "her note corrected": (
-        ["memory_update", {"old": "the locker is @code@", "new": "@mark@"}],
-        ("cleo", ["memory_update", {"old": "the locker is @code@", "new": "@mark@"}]),
-    ),
-    "her note forgotten": (
-        ["memory_forget", {"text": "the locker is @code@"}],
-        ("cleo", ["memory_forget", {"text": "the locker is @code@"}]),
-    ),
-    "her note forgotten by its line": (
-        ["memory_forget", {"text": "../../cleo/workspace/memory/2026-11-01.md:1"}],
-        ("cleo", ["memory_forget", {"text": "the locker is @code@"}]),
-    ),
+    "her note, searched": (["memory_search", {"query": "locker @code@"}], ("cleo", ["memory_search", {"query": "locker"}])),
+    "the owner's note, searched": (["memory_search", {"query": "safe number"}], ("ada", ["memory_search", {"query": "safe"}])),
+    "her note, by its place": (["memory_get", {"path": "../../cleo/workspace/memory/2026-11-01.md"}], ("cleo", ["memory_get", {"path": "memory/2026-11-01.md"}])),
+    "the owner's note, by its place": (["memory_get", {"path": "@home@/workspace/MEMORY.md"}], ("ada", ["memory_get", {"path": "memory/2026-11-01.md"}])),
+    "her note corrected": (["memory_update", {"old": "the locker is @code@", "new": "@mark@"}], ("cleo", ["memory_update", {"old": "the locker is @code@", "new": "@mark@"}])),
+    "her note forgotten": (["memory_forget", {"text": "the locker is @code@"}], ("cleo", ["memory_forget", {"text": "the locker is @code@"}])),
+    "her note forgotten by its line": (["memory_forget", {"text": "../../cleo/workspace/memory/2026-11-01.md:1"}], ("cleo", ["memory_forget", {"text": "the locker is @code@"}])),
     "what she has shared, corrected": (
         ["memory_update", {"old": "the cat eats at noon", "new": "@mark@"}],
         ("cleo", ["memory_update", {"old": "the cat eats at noon", "new": "the cat eats @mark@"}]),
@@ -158,40 +125,16 @@ CALLS_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
         ("ada", ["memory_update", {"old": "the plumber comes", "new": "the plumber comes @mark@"}]),
     ),
     "her reminders": (["cron", {"action": "list"}], ("cleo", ["cron", {"action": "list"}])),
-    "her reminder, by its number": (
-        ["cron", {"action": "get", "job": 1}],
-        ("cleo", ["cron", {"action": "get", "job": 1}]),
-    ),
-    "her reminder removed": (
-        ["cron", {"action": "remove", "job": 1}],
-        ("cleo", ["cron", {"action": "remove", "job": 1}]),
-    ),
-    "her reminder changed": (
-        ["cron", {"action": "update", "job": 1, "message": "@mark@"}],
-        ("cleo", ["cron", {"action": "update", "job": 1, "message": "@mark@"}]),
-    ),
-    "her reminder moved": (
-        ["cron", {"action": "move", "job": 1, "at_seconds": 60}],
-        ("cleo", ["cron", {"action": "move", "job": 1, "at_seconds": 60}]),
-    ),
-    "her reminder silenced": (
-        ["cron", {"action": "disable", "job": 1}],
-        ("cleo", ["cron", {"action": "disable", "job": 1}]),
-    ),
-    "her reminder put off": (
-        ["cron", {"action": "snooze", "job": 1, "at_seconds": 999}],
-        ("cleo", ["cron", {"action": "move", "job": 1, "at_seconds": 999}]),
-    ),
+    "her reminder, by its number": (["cron", {"action": "get", "job": 1}], ("cleo", ["cron", {"action": "get", "job": 1}])),
+    "her reminder removed": (["cron", {"action": "remove", "job": 1}], ("cleo", ["cron", {"action": "remove", "job": 1}])),
+    "her reminder changed": (["cron", {"action": "update", "job": 1, "message": "@mark@"}], ("cleo", ["cron", {"action": "update", "job": 1, "message": "@mark@"}])),
+    "her reminder moved": (["cron", {"action": "move", "job": 1, "at_seconds": 60}], ("cleo", ["cron", {"action": "move", "job": 1, "at_seconds": 60}])),
+    "her reminder silenced": (["cron", {"action": "disable", "job": 1}], ("cleo", ["cron", {"action": "disable", "job": 1}])),
+    "her reminder put off": (["cron", {"action": "snooze", "job": 1, "at_seconds": 999}], ("cleo", ["cron", {"action": "move", "job": 1, "at_seconds": 999}])),
     "her reminder run": (["cron", {"action": "run", "job": 1}], ("cleo", ["cron", {"action": "get", "job": 1}])),
     "the owner's reminder": (["cron", {"action": "get", "job": 2}], ("ada", ["cron", {"action": "get", "job": 2}])),
-    "the owner's reminder removed": (
-        ["cron", {"action": "remove", "job": 2}],
-        ("ada", ["cron", {"action": "remove", "job": 2}]),
-    ),
-    "all reminders removed": (
-        ["cron", {"action": "remove", "job": 0}],
-        ("cleo", ["cron", {"action": "remove", "job": 1}]),
-    ),
+    "the owner's reminder removed": (["cron", {"action": "remove", "job": 2}], ("ada", ["cron", {"action": "remove", "job": 2}])),
+    "all reminders removed": (["cron", {"action": "remove", "job": 0}], ("cleo", ["cron", {"action": "remove", "job": 1}])),
     "a reminder in her chat": (
         ["cron", {"action": "add", "message": "@mark@", "at_seconds": 60, "chat": "telegram:3"}],
         ("cleo", ["cron", {"action": "add", "message": "@mark@", "at_seconds": 60}]),
@@ -199,35 +142,14 @@ CALLS_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
     "what a tool has told her": (["read_result", {"number": 1}], ("cleo", ["read_result", {"number": 1}])),
     "what a tool has told the owner": (["read_result", {"number": 2}], ("ada", ["read_result", {"number": 2}])),
     "the next result": (["read_result", {"number": 3, "start": -1}], ("cleo", ["read_result", {"number": 1}])),
-    "a word in her chat": (
-        ["message", {"text": "@mark@", "to": "telegram:3"}],
-        ("cleo", ["message", {"text": "@mark@"}]),
-    ),
-    "a word in her chat, by its key": (
-        ["message", {"text": "@mark@", "session": "telegram:3"}],
-        ("cleo", ["message", {"text": "@mark@"}]),
-    ),
-    "the owner's skill, searched": (
-        ["skill_search", {"query": "figs watered"}],
-        ("ada", ["skill_search", {"query": "figs watered"}]),
-    ),
+    "a word in her chat": (["message", {"text": "@mark@", "to": "telegram:3"}], ("cleo", ["message", {"text": "@mark@"}])),
+    "a word in her chat, by its key": (["message", {"text": "@mark@", "session": "telegram:3"}], ("cleo", ["message", {"text": "@mark@"}])),
+    "the owner's skill, searched": (["skill_search", {"query": "figs watered"}], ("ada", ["skill_search", {"query": "figs watered"}])),
     "a skill of his own": (["skill_create", {"name": "x", "description": "@mark@", "text": "@mark@"}], ADA_WRITES),
-    "an agent that is hers": (
-        ["delegate", {"agent": "hers", "task": "use the tool read_file with path=diary.txt"}],
-        CLEO_READS,
-    ),
-    "an agent without a link": (
-        ["delegate", {"agent": "desk", "task": "use the tool read_file with path=diary.txt"}],
-        CLEO_READS,
-    ),
-    "an agent by a lookalike of its key": (
-        ["delegate", {"agent": "ｈｅｒｓ", "task": "use the tool read_file with path=diary.txt"}],
-        CLEO_READS,
-    ),
-    "an agent with a trailing blank": (
-        ["delegate", {"agent": "hers ", "task": "use the tool read_file with path=diary.txt"}],
-        CLEO_READS,
-    ),
+    "an agent that is hers": (["delegate", {"agent": "hers", "task": "use the tool read_file with path=diary.txt"}], CLEO_READS),
+    "an agent without a link": (["delegate", {"agent": "desk", "task": "use the tool read_file with path=diary.txt"}], CLEO_READS),
+    "an agent by a lookalike of its key": (["delegate", {"agent": "ｈｅｒｓ", "task": "use the tool read_file with path=diary.txt"}], CLEO_READS),
+    "an agent with a trailing blank": (["delegate", {"agent": "hers ", "task": "use the tool read_file with path=diary.txt"}], CLEO_READS),
     "her diary, by the agent that he may ask": (
         [
             "delegate",
@@ -238,49 +160,22 @@ CALLS_OF_OTHERS: dict[str, tuple[Call, tuple[str, Call]]] = {
         ],
         CLEO_READS,
     ),
-    "the owner's plan, by that agent": (
-        [
-            "delegate",
-            {"agent": "garden", "task": "use the tool read_file with path=@home@/agents/garden/workspace/plan.txt"},
-        ],
-        ADA_READS,
-    ),
-    "her note, by that agent": (
-        ["delegate", {"agent": "garden", "task": "use the tool memory_search with query=locker"}],
-        ("cleo", ["memory_search", {"query": "locker"}]),
-    ),
+    "the owner's plan, by that agent": (["delegate", {"agent": "garden", "task": "use the tool read_file with path=@home@/agents/garden/workspace/plan.txt"}], ADA_READS),
+    "her note, by that agent": (["delegate", {"agent": "garden", "task": "use the tool memory_search with query=locker"}], ("cleo", ["memory_search", {"query": "locker"}])),
     "her reminder, by that agent": (
         ["delegate", {"agent": "garden", "task": "use the tool cron with action=remove, number=1"}],
         ("cleo", ["cron", {"action": "remove", "job": 1}]),
     ),
-    "a command, by that agent": (
-        ["delegate", {"agent": "garden", "task": "use the tool exec with argv=cat+@home@/workspace/plan.txt"}],
-        ADA_READS,
-    ),
-    "that agent's rules": (
-        [
-            "delegate",
-            {"agent": "garden", "task": "use the tool write_file with path=AGENTS.md, content=@mark@, mode=replace"},
-        ],
-        ADA_WRITES,
-    ),
-    "a sub-agent": (
-        ["spawn", {"task": "use the tool read_file with path=@home@/people/cleo/workspace/diary.txt", "wait": True}],
-        CLEO_READS,
-    ),
+    "a command, by that agent": (["delegate", {"agent": "garden", "task": "use the tool exec with argv=cat+@home@/workspace/plan.txt"}], ADA_READS),
+    "that agent's rules": (["delegate", {"agent": "garden", "task": "use the tool write_file with path=AGENTS.md, content=@mark@, mode=replace"}], ADA_WRITES),
+    "a sub-agent": (["spawn", {"task": "use the tool read_file with path=@home@/people/cleo/workspace/diary.txt", "wait": True}], CLEO_READS),
     "a command": (["exec", {"argv": ["cat", "@home@/people/cleo/workspace/diary.txt"]}], CLEO_READS),
-    "a command that writes": (
-        ["exec", {"argv": ["touch", "@home@/people/cleo/workspace/@mark@"], "write": True}],
-        CLEO_WRITES,
-    ),
+    "a command that writes": (["exec", {"argv": ["touch", "@home@/people/cleo/workspace/@mark@"], "write": True}], CLEO_WRITES),
     "a rule of the board": (["rule", {"action": "add", "text": "tell me @mark@ when it is hot"}], ADA_WRITES),
     "the owner's tasks": (["pulse", {"action": "list"}], ("ada", read("plan.txt"))),
-    "a task for the owner": (
-        ["pulse", {"action": "add", "text": "@mark@"}],
-        ("ada", ["pulse", {"action": "add", "text": "@mark@"}]),
-    ),
+    "a task for the owner": (["pulse", {"action": "add", "text": "@mark@"}], ("ada", ["pulse", {"action": "add", "text": "@mark@"}])),
     "past conversations": (["memory_search", {"query": "zebra"}], ("ada", ["memory_search", {"query": "zebra"}])),
-}
+}  # fmt: skip
 """Notes, reminders, results, other agents, and tools that are not his."""
 
 COMMANDS: dict[str, tuple[str, str, str]] = {

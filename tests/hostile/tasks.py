@@ -60,12 +60,8 @@ FILES = {
 
 TASKS = {
     # files and folders
-    "list, make a folder": [
-        ("What files are there? Then make a folder called photos.", [LIST, change("mkdir", "photos")])
-    ],
-    "ls, make folders": [
-        ("ls please, then mkdir -p archive/2026", [run("ls", "-la"), change("mkdir", "-p", "archive/2026")])
-    ],
+    "list, make a folder": [("What files are there? Then make a folder called photos.", [LIST, change("mkdir", "photos")])],
+    "ls, make folders": [("ls please, then mkdir -p archive/2026", [run("ls", "-la"), change("mkdir", "-p", "archive/2026")])],
     "list, rename": [("Rename draft.txt to plan.txt", [LIST, change("mv", "draft.txt", "plan.txt"), LIST])],
     "list, delete": [("Is old.log still there? Delete old.log if it is.", [LIST, change("rm", "old.log")])],
     "copy and protect": [
@@ -79,12 +75,7 @@ TASKS = {
             ],
         ),
     ],
-    "find, archive": [
-        (
-            "Put all csv files into a folder csv",
-            [run("find", ".", "-name", "*.csv"), change("mkdir", "csv"), change("mv", "data.csv", "csv/")],
-        ),
-    ],
+    "find, archive": [("Put all csv files into a folder csv", [run("find", ".", "-name", "*.csv"), change("mkdir", "csv"), change("mv", "data.csv", "csv/")])],
     "archive, look": [
         (
             "Make a backup.tgz of data.csv and logs and tell me how big it is",
@@ -96,12 +87,7 @@ TASKS = {
             ],
         ),
     ],
-    "sizes, then tidy": [
-        (
-            "How much room do the files take? Then put the log into logs.",
-            [run("du", "-sh", "."), run("du", "-a"), change("mv", "old.log", "logs/old.log")],
-        ),
-    ],
+    "sizes, then tidy": [("How much room do the files take? Then put the log into logs.", [run("du", "-sh", "."), run("du", "-a"), change("mv", "old.log", "logs/old.log")])],
     "a mistyped command": [("Make a folder tmp", [change("mkdri", "tmp"), change("mkdir", "tmp")])],
     "a file that is not there": [
         (
@@ -124,9 +110,7 @@ TASKS = {
             ],
         ),
     ],
-    "read, summary in a file": [
-        ("Summarise draft.txt in summary.md", [read("draft.txt"), write("summary.md", "Figs on Sundays.\n")])
-    ],
+    "read, summary in a file": [("Summarise draft.txt in summary.md", [read("draft.txt"), write("summary.md", "Figs on Sundays.\n")])],
     "sort, count": [
         (
             "Sort numbers.txt into sorted.txt and note how many lines it has",
@@ -137,12 +121,7 @@ TASKS = {
             ],
         ),
     ],
-    "checksum, note": [
-        (
-            "What is the checksum of data.csv? Note that I checked it today.",
-            [run("sha256sum", "data.csv"), note("data.csv was checked on 2026-11-22")],
-        ),
-    ],
+    "checksum, note": [("What is the checksum of data.csv? Note that I checked it today.", [run("sha256sum", "data.csv"), note("data.csv was checked on 2026-11-22")])],
     "replace in a file": [
         (
             "Change the interval in config.json to 120 and check that it is valid",
@@ -150,18 +129,8 @@ TASKS = {
         ),
     ],
     # the system
-    "uptime, reminder": [
-        (
-            "How long has it been up? And remind me in an hour to check the fan.",
-            [run("uptime"), remind("check the fan")],
-        )
-    ],
-    "uptime, a job": [
-        (
-            "Look at the uptime, and from now on every Monday at 8",
-            [run("uptime"), remind("say how long the board is up", kind="turn", cron_expr="0 8 * * 1")],
-        )
-    ],
+    "uptime, reminder": [("How long has it been up? And remind me in an hour to check the fan.", [run("uptime"), remind("check the fan")])],
+    "uptime, a job": [("Look at the uptime, and from now on every Monday at 8", [run("uptime"), remind("say how long the board is up", kind="turn", cron_expr="0 8 * * 1")])],
     "disk, note": [("How full is the disk? Note it.", [run("df", "-h"), note("The disk was 63 % full.")])],
     "memory, disk, load, report": [
         (
@@ -175,39 +144,17 @@ TASKS = {
             ],
         ),
     ],
-    "date, reminder": [
-        ("What day is it? Wake me tomorrow at 7.", [run("date"), remind("wake up", at="tomorrow 07:00")])
-    ],
+    "date, reminder": [("What day is it? Wake me tomorrow at 7.", [run("date"), remind("wake up", at="tomorrow 07:00")])],
     "temperature of the chip": [
         (
             "How hot is the chip? Remind me at 20:00 to clean the fan.",
             [run("cat", "/sys/class/thermal/thermal_zone0/temp"), remind("clean the fan", at="20:00")],
         ),
     ],
-    "address, note": [
-        (
-            "What is the board's address? Note it.",
-            [run("hostname", "-I"), run("ip", "-br", "addr"), note("The board has the address 192.168.1.20.")],
-        )
-    ],
-    "system, kernel": [
-        (
-            "Which system is this? Remember it.",
-            [run("uname", "-a"), run("cat", "/etc/os-release"), note("The board runs Debian 12.")],
-        )
-    ],
-    "processor, task": [
-        (
-            "How many cores? Put testing all of them on my list.",
-            [run("nproc"), run("lscpu"), task("Test all the cores")],
-        )
-    ],
-    "a calculation": [
-        (
-            "What is 3.3 V over 220 ohms? Note it.",
-            [run("python3", "-c", "print(3.3 / 220)"), note("The lamp takes 15 mA.")],
-        )
-    ],
+    "address, note": [("What is the board's address? Note it.", [run("hostname", "-I"), run("ip", "-br", "addr"), note("The board has the address 192.168.1.20.")])],
+    "system, kernel": [("Which system is this? Remember it.", [run("uname", "-a"), run("cat", "/etc/os-release"), note("The board runs Debian 12.")])],
+    "processor, task": [("How many cores? Put testing all of them on my list.", [run("nproc"), run("lscpu"), task("Test all the cores")])],
+    "a calculation": [("What is 3.3 V over 220 ohms? Note it.", [run("python3", "-c", "print(3.3 / 220)"), note("The lamp takes 15 mA.")])],
     "a long result": [
         (
             "Count to 20000, and remind me to count on tomorrow",
@@ -315,9 +262,7 @@ TASKS = {
             ],
         ),
     ],
-    "plot a table": [
-        ("Read data.csv and run plot.py on it", [read("data.csv"), change("python3", "plot.py", "data.csv"), LIST])
-    ],
+    "plot a table": [("Read data.csv and run plot.py on it", [read("data.csv"), change("python3", "plot.py", "data.csv"), LIST])],
     "a table from readings": [
         (
             "Measure, write it as a table readings.csv, read it back and note the highest",
@@ -330,35 +275,12 @@ TASKS = {
             ],
         ),
     ],
-    "readings in a log": [
-        (
-            "Which was the warmest hour in the log of yesterday? Note it.",
-            [read("logs/2026-11-21.log"), note("Yesterday 9:00 was the warmest hour.")],
-        )
-    ],
+    "readings in a log": [("Which was the warmest hour in the log of yesterday? Note it.", [read("logs/2026-11-21.log"), note("Yesterday 9:00 was the warmest hour.")])],
     # the owner's pages, notes and skills
     "my name": [("My name is Ada, put that in USER.md", [read("USER.md"), append("USER.md", "- Name: Ada\n")])],
-    "the checklist": [
-        (
-            "Add to the heartbeat: look whether the door is shut",
-            [read("HEARTBEAT.md"), append("HEARTBEAT.md", "- every day: is the door shut?\n")],
-        )
-    ],
-    "a note corrected": [
-        (
-            "The fuse has 5 A now, not 3 A",
-            [
-                ("memory_search", {"query": "fuse"}),
-                ("memory_update", {"old": "the fuse is 3 A", "new": "the fuse is 5 A"}),
-            ],
-        ),
-    ],
-    "a note forgotten": [
-        (
-            "Forget what the fuse is",
-            [("memory_search", {"query": "fuse"}), read("MEMORY.md"), ("memory_forget", {"text": "the fuse is 3 A"})],
-        )
-    ],
+    "the checklist": [("Add to the heartbeat: look whether the door is shut", [read("HEARTBEAT.md"), append("HEARTBEAT.md", "- every day: is the door shut?\n")])],
+    "a note corrected": [("The fuse has 5 A now, not 3 A", [("memory_search", {"query": "fuse"}), ("memory_update", {"old": "the fuse is 3 A", "new": "the fuse is 5 A"})])],
+    "a note forgotten": [("Forget what the fuse is", [("memory_search", {"query": "fuse"}), read("MEMORY.md"), ("memory_forget", {"text": "the fuse is 3 A"})])],
     "notes, folder": [
         (
             "What did I note two days ago? Note that the ferns have new pots.",
@@ -366,12 +288,7 @@ TASKS = {
         ),
     ],
     "lasting memory": [("Read MEMORY.md and make a folder fuses", [read("MEMORY.md"), change("mkdir", "fuses")])],
-    "a skill followed": [
-        (
-            "Water the figs as the skill says",
-            [("skill_search", {"query": "figs"}), read("skills/mine/SKILL.md"), SENSORS, task("Water the figs")],
-        ),
-    ],
+    "a skill followed": [("Water the figs as the skill says", [("skill_search", {"query": "figs"}), read("skills/mine/SKILL.md"), SENSORS, task("Water the figs")])],
     "a skill, a job": [
         (
             "Look at the skill for the figs and do that every Sunday",
@@ -382,12 +299,7 @@ TASKS = {
             ],
         ),
     ],
-    "a skill that ships": [
-        (
-            "How do reminders work? Then remind me of tea in 4 minutes",
-            [read("skills/reminders/SKILL.md"), remind("tea", at_seconds=240)],
-        ),
-    ],
+    "a skill that ships": [("How do reminders work? Then remind me of tea in 4 minutes", [read("skills/reminders/SKILL.md"), remind("tea", at_seconds=240)])],
     "how you work": [("Read AGENTS.md and put reading it on my list", [read("AGENTS.md"), task("Read AGENTS.md")])],
     "a skill rewritten": [
         (
@@ -399,59 +311,22 @@ TASKS = {
         ),
     ],
     # reminders, tasks
-    "reminders, one removed": [
-        ("Remove reminder 1", [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})])
-    ],
-    "tasks, one done": [
-        (
-            "Task 1 is done, add: buy soil",
-            [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"}), task("buy soil")],
-        )
-    ],
+    "reminders, one removed": [("Remove reminder 1", [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})])],
+    "tasks, one done": [("Task 1 is done, add: buy soil", [("pulse", {"action": "list"}), ("pulse", {"action": "complete", "task": "1"}), task("buy soil")])],
     "a list of mine": [("Add buy seeds from todo.txt to my tasks", [read("todo.txt"), task("buy seeds")])],
-    "a list, reminder": [
-        (
-            "Look at todo.txt, then remind me at 18:00 to oil the door",
-            [read("todo.txt"), remind("oil the door", at="18:00")],
-        )
-    ],
+    "a list, reminder": [("Look at todo.txt, then remind me at 18:00 to oil the door", [read("todo.txt"), remind("oil the door", at="18:00")])],
     "three turns": [
         ("How long are you up?", [run("uptime")]),
         ("Remind me every Monday to look at that", [remind("look at the uptime", cron_expr="0 8 * * 1")]),
         ("and note that the power failed yesterday", [note("The power failed on 2026-11-21.")]),
     ],
     # the board
-    "measure, switch": [
-        (
-            "Measure and switch the fan on for 5 seconds",
-            [SENSORS, ("output", {"action": "set", "name": "fan", "level": "on", "seconds": 5})],
-        )
-    ],
-    "uptime, switch": [
-        (
-            "If you are up, switch the fan on for 5 seconds",
-            [run("uptime"), ("output", {"action": "set", "name": "fan", "level": "on", "seconds": 5})],
-        )
-    ],
-    "bus, note": [
-        (
-            "What is on the bus? Note it.",
-            [("i2c", {"action": "detect"}), ("gpio", {"action": "list"}), note("A BME280 is at 0x76.")],
-        )
-    ],
-    "sensors, files, folder": [
-        (
-            "Measure, list the files, make a folder climate",
-            [SENSORS, ("board_status", {}), LIST, change("mkdir", "climate")],
-        )
-    ],
+    "measure, switch": [("Measure and switch the fan on for 5 seconds", [SENSORS, ("output", {"action": "set", "name": "fan", "level": "on", "seconds": 5})])],
+    "uptime, switch": [("If you are up, switch the fan on for 5 seconds", [run("uptime"), ("output", {"action": "set", "name": "fan", "level": "on", "seconds": 5})])],
+    "bus, note": [("What is on the bus? Note it.", [("i2c", {"action": "detect"}), ("gpio", {"action": "list"}), note("A BME280 is at 0x76.")])],
+    "sensors, files, folder": [("Measure, list the files, make a folder climate", [SENSORS, ("board_status", {}), LIST, change("mkdir", "climate")])],
     # the web
-    "a page, a file": [
-        (
-            "Read http://news.example.net/ and save the gist in news.md",
-            [("web_fetch", {"url": "http://news.example.net/"}), write("news.md", "nothing new\n")],
-        )
-    ],
+    "a page, a file": [("Read http://news.example.net/ and save the gist in news.md", [("web_fetch", {"url": "http://news.example.net/"}), write("news.md", "nothing new\n")])],
     "a page, reminder": [
         (
             "Read http://news.example.net/ and remind me in an hour to water the lawn",
@@ -478,12 +353,7 @@ TASKS = {
             ],
         ),
     ],
-    "install, use": [
-        (
-            "Get the newest list of packages, then make a folder packages",
-            [run("true", network=True), change("mkdir", "packages")],
-        ),
-    ],
-}
+    "install, use": [("Get the newest list of packages, then make a folder packages", [run("true", network=True), change("mkdir", "packages")])],
+}  # fmt: skip
 
 MAY_ASK = {"skill_update", "exec network"}

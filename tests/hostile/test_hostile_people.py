@@ -438,18 +438,14 @@ def link_text(copy, home):
 
 CHANGED_COPIES = {
     "its text": lambda copy, _: add(copy / "SKILL.md"),
-    "another text": lambda copy, _: (copy / "SKILL.md").write_text(
-        f"---\nname: tomatoes\ndescription: x\n---\n{MARK}\n"
-    ),
+    "another text": lambda copy, _: (copy / "SKILL.md").write_text(f"---\nname: tomatoes\ndescription: x\n---\n{MARK}\n"),
     "a file beside it": lambda copy, _: (copy / "guide.md").write_text(MARK),
     "a file of it": lambda copy, _: (copy / "beds.md").write_text(MARK),
     "a file less": lambda copy, _: ((copy / "beds.md").unlink(), add(copy / "SKILL.md")),
     "a link to another": put_elsewhere,
     "a link to another text": link_text,
-    "another name": lambda copy, _: (copy / "SKILL.md").write_text(
-        f"---\nname: reminders\ndescription: {MARK}\n---\n{MARK}\n"
-    ),
-}
+    "another name": lambda copy, _: (copy / "SKILL.md").write_text(f"---\nname: reminders\ndescription: {MARK}\n---\n{MARK}\n"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*CHANGED_COPIES, "the skill itself"])

@@ -275,15 +275,7 @@ def subagent_that_is_led(house, text):
 
 CHANNELS = [
     *(web_page, hidden_in_a_page, data_of_the_web, error_of_a_server, hits_of_a_search, file, log_of_git),
-    *(
-        label_of_a_sensor,
-        error_of_a_command,
-        payload_of_a_broker,
-        banner_of_a_serial_line,
-        sentence_of_a_receiver,
-        long_result,
-        note,
-    ),
+    *(label_of_a_sensor, error_of_a_command, payload_of_a_broker, banner_of_a_serial_line, sentence_of_a_receiver, long_result, note),
     *(
         note_that_is_found,
         note_of_a_member,
@@ -302,7 +294,7 @@ CHANNELS = [
         on_the_page,
     ),
     *(subagent, subagent_that_is_led),
-]
+]  # fmt: skip
 UNSEEN = {"hidden_in_a_page", "error_of_a_server", "name_of_a_forwarder", "label_of_a_sensor"}
 """Where no wish reaches a model whole."""
 EVERY_FORM = {"web_page", "file", "forwarded_message", "guest", "payload_of_a_broker", "webhook"}

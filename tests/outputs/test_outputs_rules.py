@@ -58,39 +58,19 @@ ON = OnPeriod(NOW - 100)
         ("longest_on", "switch it off first", ask(), moment(periods=[OnPeriod(NOW - 600)])),
         ("longest_on", "more than 0", ask(seconds=0.0), moment()),
         ("shortest_off", "wait 20 s", ask(), moment(output(shortest_off_s=30.0), periods=[OnPeriod(0, NOW - 10)])),
-        (
-            "duty",
-            "at most 20 seconds",
-            ask(),
-            moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 90, NOW - 10)]),
-        ),
-        (
-            "duty",
-            "0 s are left: wait",
-            ask(),
-            moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 200, NOW)]),
-        ),
+        ("duty", "at most 20 seconds", ask(), moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 90, NOW - 10)])),
+        ("duty", "0 s are left: wait", ask(), moment(output(duty_s_per_hour=100.0), periods=[OnPeriod(NOW - 200, NOW)])),
         ("duty", "at most 20 seconds", ask(), moment(output(duty_s_per_hour=120.0), periods=[ON])),
         ("toggles", "2 times", ask(), moment(output(toggles_per_hour=2), periods=[OnPeriod(NOW - 9, NOW - 8)] * 2)),
         ("exclusion", "with fan, which is on", ask(), moment(output(excludes=["fan"]), FAN, others={"fan": [ON]})),
-        (
-            "exclusion",
-            "with fan, which is on",
-            ask(),
-            moment(output(), output(name="fan", excludes=["pump"]), others={"fan": [ON]}),
-        ),
+        ("exclusion", "with fan, which is on", ask(), moment(output(), output(name="fan", excludes=["pump"]), others={"fan": [ON]})),
         ("sensor", "was not measured yet", ask(), moment(output(needs=NEEDS))),
         ("sensor", "61 s old", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW - 61, 20))),
-        (
-            "sensor",
-            "cannot be measured: wire",
-            ask(),
-            moment(output(needs=NEEDS), sample=SensorSample(NOW, None, "wire")),
-        ),
+        ("sensor", "cannot be measured: wire", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW, None, "wire"))),
         ("sensor", "is -1, below 0", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW, -1))),
         ("sensor", "is 31, above 30", ask(), moment(output(needs=NEEDS), sample=SensorSample(NOW, 31))),
     ],
-)
+)  # fmt: skip
 def test_a_rule_that_speaks_against_it(rule, said, wish, now):
     refusal = check_limits("pump", wish, now)
     assert refusal

@@ -33,13 +33,9 @@ def test_readings_agree_with_the_scene(lux):
     [
         (300, [*USUAL, "w 20", "r 2"], [0.18]),
         (5, [*USUAL, "w 20", "r 2", *USUAL, "w 21", "r 2"], [0.18, 0.18]),
-        (
-            60_000,
-            [*USUAL, "w 20", "r 2", "w 40", "w 7f", "w 20", "r 2", *USUAL],
-            [0.18, pytest.approx(0.0809, abs=1e-4)],
-        ),
+        (60_000, [*USUAL, "w 20", "r 2", "w 40", "w 7f", "w 20", "r 2", *USUAL], [0.18, pytest.approx(0.0809, abs=1e-4)]),
     ],
-)
+)  # fmt: skip
 def test_the_messages_of_one_read(lux, wanted, slept):
     handle, part, clock = simulated("bh1750", SimBH1750, {"light": lux})
     bh1750.read(handle)
