@@ -86,6 +86,7 @@ _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
 MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
+_ALL_NOTES = "last 12 months"
 MIN_CHAT, MIN_KNOWN = 0.3, 0.1
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
@@ -298,7 +299,10 @@ class IntentMatcher:
             return None
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
         begins, ends = self._core(s, polite)
-        return self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
+        found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
+        if found and found.tool == "memory_search" and not found.arguments:
+            return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
+        return found
 
     def _find(
         self,
@@ -488,7 +492,9 @@ class IntentMatcher:
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
-        if is_search and self._has_text_slot(intent):
+        if topic == "memory_what":
+            slots = {}
+        elif is_search and self._has_text_slot(intent):
             words = {word for name in _EMPTY_WORDS for word in self.words[name]}
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
             asks = s.asks or any(word in self.words["questions"] for word in s.words)
@@ -496,6 +502,8 @@ class IntentMatcher:
                 return None
             slots |= {"query": " ".join(query)}
         match = make_match(intent, slots, share - _TOPIC_COST, "topic")
+        if topic == "memory_what":
+            return match
         if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
             return None  # nothing in the words says the same
         return match if not match.missing else None
@@ -589,12 +597,12 @@ class IntentMatcher:
                 hits = [hit for hit in hits if s.words[-hit[1] - 1] in to][:1]
             size, start, value = max(hits, key=lambda hit: hit[:2], default=(0, 0, None))
             if slot.kind in _TIME_KINDS and len(apart := self._join_time(slot, s, left)) > size:
-                told[name] = " ".join(s.words[i] for i in apart)
+                told[name] = " ".join(s.text(i, i + 1) for i in apart)
                 left = [i for i in left if i not in apart]
                 continue
             if not size:
                 return "", left
-            told[name] = _word_value(slot, value) or " ".join(s.words[-start : size - start])
+            told[name] = _word_value(slot, value) or s.text(-start, size - start)
             left = [i for i in left if not -start <= i < size - start]
         text = fill_fields(sentence, told)
         filled = Sentence(_TWICE.sub(r"\1", text), self.words)
