@@ -256,7 +256,7 @@ def _line(text: str, most: int = LONGEST) -> str:
     text = re.sub(r"x{4,}", "xxx…", text)
     text = re.sub(r"since \d\d:\d\d", "since 09:00", text)
     text = re.sub(r"\[SSL[^\]]*\][^()]*\(_ssl\.c:\d+\)", "TLS was not spoken", text)
-    text = "".join(c if c.isprintable() else "�" for c in text)
+    text = text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
     return text if len(text) <= most else f"{text[:most]}…"
 
 

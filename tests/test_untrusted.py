@@ -258,7 +258,9 @@ MANY = ["x " * count + "y" for count in range(1, 40)]
 def test_the_worst_text_is_looked_at_for_less_than_a_second(unit):
     for length in (131_072, 4_000_000):
         text = unit * (length // len(unit))
-        assert least_seconds(lambda text=text: is_known_text(text, MANY, MANY, "ok".__eq__)) < 1
+        assert any(
+            least_seconds(lambda text=text: is_known_text(text, MANY, MANY, "ok".__eq__), 1) < 1 for _ in range(3)
+        )
 
 
 def test_a_long_text_of_numbers_is_known():
