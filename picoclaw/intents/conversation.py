@@ -71,11 +71,15 @@ def _freeze(value: Any) -> Any:
 
 def is_recent(turn: Sequence[Message], since: Message) -> bool:
     """Whether a turn was a few minutes before a message at most; one without a time counts."""
+    return count_passed(turn, since) <= _MAX_AGE_S
+
+
+def count_passed(turn: Sequence[Message], since: Message) -> float:
+    """Seconds from a turn to a message, by the minute; 0 where one has no time."""
     before, after = (_CLOCK.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
     if not before or not after:
-        return True
-    spent = datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])
-    return spent.total_seconds() <= _MAX_AGE_S
+        return 0.0
+    return (datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])).total_seconds()
 
 
 def find_likest(words: Sequence[str], rows: Sequence[str]) -> list[int]:

@@ -322,7 +322,8 @@ class IntentMatcher:
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             asks = s.holds(self._book.words["requests"])
-            acts = self._fits(s, exact, begins[:1], kind="acts")
+            behind = [self._skip_no(s)] if s.last.name else []  # "forget it, cancel that one"
+            acts = self._fits(s, exact, {*begins[:1], *behind}, kind="acts")
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
         if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
@@ -357,7 +358,8 @@ class IntentMatcher:
         is_bare = is_bare and (
             s.longest(self.words["splits"], 0) is not None or s.holds(self._book.slot("than_word").values)
         )
-        return s.last.name in _READS and (is_bare or bool(self.intents[match.intent].after))
+        intent = self.intents[match.intent]
+        return s.last.name in _READS and (is_bare or bool(intent.after and not intent.kind))
 
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -708,9 +710,8 @@ class IntentMatcher:
         moving = asking if is_same else FrameReader(self._book, self._reader, s, begins[0], ends[0])
         moves = [f for f in frames if self.intents[f.intent].kind]
         readers = [(asking, [f for f in frames if not self.intents[f.intent].kind]), (moving, moves)]
-        if (behind := self._after_no(s, begins[0])) and behind < ends[0]:  # "no, 2"
-            goes_on_with = [f for f in moves if self.intents[f.intent].after]
-            readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), goes_on_with))
+        if s.last.name and (behind := self._skip_no(s)) < ends[0]:  # "no, 2"
+            readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), moves))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
         waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
@@ -767,7 +768,12 @@ class IntentMatcher:
             tables = [self._book.slot(name).values for name in ends if name in self._book.slot_names]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
-        for name in ("drop_verb", "stop_word", "wrong_one"):  # "forget it" is an order where it is one as a whole
+        for name in (
+            "drop_verb",
+            "stop_word",
+            "wrong_one",
+            "skip_word",
+        ):  # "forget it" is an order where it is one as a whole
             if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
                 begin = end_of
                 break
@@ -786,8 +792,8 @@ class IntentMatcher:
         """Where a "no," or "no wait" ends that stands at word `i`; 0 where none does."""
         if (end := self._after(s, self.words["waits"], i)) and end < len(s.words):
             return end
-        end = self._after(s, self.words["declines"], i)
-        is_apart = end == i + 1 and (s.after_comma(end) or self._after(s, self.words["declines"], end) == end + 1)
+        end = self._after(s, self.words["declines"], i)  # "forget it, cancel that one"
+        is_apart = s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
         return end if is_apart else 0
 
     def match_all(
@@ -1107,7 +1113,7 @@ class IntentMatcher:
         self,
         s: Sentence,
         walk: TemplateWalk,
-        begins: Sequence[int],
+        begins: Collection[int],
         offered: Collection[Any] | None = None,
         *,
         whole: bool = False,
@@ -1138,7 +1144,8 @@ class IntentMatcher:
         kept: SlotValues = {}
         for entry in intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
-            if pronoun and (pronoun not in s.words or "place" in found):
+            said = pronoun in s.words or (pronoun == "-" and s.last.name in _READS and "sensor" not in found)
+            if pronoun and (not said or "place" in found):
                 continue
             name = keep.lstrip("=")
             if value := s.read_last(name):
@@ -1155,12 +1162,18 @@ class IntentMatcher:
             usual = self.words["usual"].get(str(found.get("sensor", "")), "")
             found |= {"quantity": usual} if usual else {}
         found = _leave_out(_join_end(_join_figures(found)))
+        passed = sum(s.topic.get("_passed", ()))
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
+            seconds -= passed if "at_seconds" in s.last.arguments else 0
             when = _shift_time(s.last.arguments, seconds) or _shift_due("".join(s.topic.get("_result", ())), seconds)
             if not when:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found["when"] = when
+        if "_add" in found:
+            if not (total := float(found.get("seconds", 0))):
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+            found["seconds"] = int(total + float(found.pop("_add")) - passed)
         if "_amount" in found:
             found |= _read_amount(int(found.pop("_amount")), s.last.arguments)
         if (
@@ -1225,6 +1238,8 @@ class IntentMatcher:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
             found |= _step_order(str(found["level"]), str(found["_step"]), s.last.arguments)
+        if isinstance(old := found.pop("_old", None), dict):
+            found |= self._find_rule_of(str(old["_old"]), s)
         match = make_match(intent, found, 1.0, "template")
         if "was" in kept and "notify" not in s.last.arguments:
             match.arguments.pop("notify", None)  # the rule tells nobody
@@ -1241,6 +1256,16 @@ class IntentMatcher:
                 answer = fill_fields(say, {"names": names})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
+
+    def _find_rule_of(self, number: str, s: Sentence) -> SlotValues:
+        """The rule that has a number in its condition, of those that the last answer told; {} for none, all for several."""
+        told, rows = self.tools["rule"]["gives"]["rule"], "".join(s.topic.get("_result", ())).splitlines()
+        rules = [
+            row[1]
+            for one in rows
+            if (row := re.search(told, one)) and number in re.findall(r"[\d.]*\d", one[row.end() :])
+        ]
+        return {"rule": rules if len(rules) > 1 else rules[0]} if rules else {}
 
     def _find_length(self, s: Sentence) -> float:
         """The length of time that is all a sentence says of when; 0 where it names a time of day."""

@@ -13,6 +13,7 @@ from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
     clean_text,
+    count_passed,
     find_likest,
     find_topic,
     is_alike,
@@ -147,6 +148,7 @@ class IntentProvider:
             return [(text, meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
         topic, last = self._topic(turns)
+        topic["_passed"] = [count_passed(turn, messages[-1]) for turn in turns[-4:] if list_calls(turn)][-1:]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns else []
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
@@ -407,6 +409,8 @@ class IntentProvider:
         changes = [one for _, one in self._matcher.match_all(text, offered, topic, call)]
         if len(changes) != 1 or not (change := changes[0]) or not is_complete(change) or change.tool != match.tool:
             return []
+        if change.intent == "rule_relimit":
+            return [(text, change)]
         if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in {"set", "move"}:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}

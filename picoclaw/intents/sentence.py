@@ -371,8 +371,10 @@ class SlotReader:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]
         place = None if slot.values else s.longest(self._words["ordinals"], i)
         listed = s.topic.get(f"{name}s", known)  # "the first" is one of a list, also after the second was removed
+        if place and s.topic.keys().isdisjoint(("job", "rule")) and s.last.arguments.get("action") == "list":
+            yield [], place[1]  # of an empty list
         if place and listed and place[0] <= len(listed):
-            yield listed[place[0] - 1 if place[0] > 0 else place[0]], place[1]
+            yield (listed[place[0] - 1 if place[0] > 0 else place[0]] if place[0] else min(listed)), place[1]
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
