@@ -145,6 +145,7 @@ def test_why_it_failed_is_told(history):
         ({"when": "2026-12-24"}, "yet to come"),
         ({"when": "gibberish"}, "write it like 'last 24 hours'"),
         ({"sensor": "greenhouse", "when": "2020-01-01"}, "nothing was measured 2020-01-01: the record goes back to "),
+        ({"when": "2000-01-01"}, "nothing was measured 2000-01-01: the record goes back to "),
         ({"compare": "gibberish"}, "write it like"),
     ],
 )

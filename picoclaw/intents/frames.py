@@ -220,7 +220,7 @@ class _FrameWalk:
         key = (i, used, left)
         if key not in self._memo:
             self._memo[key] = None  # a reading is never empty, so that no way comes back here
-            self._memo[key] = max(self._ways(i, used, left), key=_get_covered, default=None)
+            self._memo[key] = max(self._ways(i, used, left), key=lambda way: way[0], default=None)
         return self._memo[key]
 
     def _ways(self, i: int, used: int, left: int) -> Iterator[tuple[int, Trail]]:
@@ -248,10 +248,6 @@ class _FrameWalk:
                 yield then
         if left and not waits and self._reader.may_be_left(i) and (then := self._walk(i + 1, used, left - 1)):
             yield then
-
-
-def _get_covered(way: tuple[int, Trail]) -> int:
-    return way[0]
 
 
 def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:

@@ -55,6 +55,7 @@ _MAX_ITEMS = 12  # of a list, in one sentence
 MAX_CONTINUED_WORDS = 7
 _SERIES = ("sensor", "quantity")
 _READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
+_NAMED, _NAMES = _READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
@@ -257,6 +258,12 @@ class IntentMatcher:
             )
         return self._shares[s.raw]
 
+    def list_outputs(self, text: str) -> list[str]:
+        """The outputs that a text names."""
+        return [
+            *dict.fromkeys(name for kind, name in self._read(text).list_values(self._find_names()) if kind == "output")
+        ]
+
     def _find_names(self) -> Mapping[str, tuple[str, str]]:
         """What each name may be said as, by the words of the data: what it names, and the name."""
         names = self.declared()
@@ -356,7 +363,9 @@ class IntentMatcher:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
         is_bare = match.tool in _READS and "sensor" not in match.arguments and "than_word" in self._book.slot_names
         is_bare = is_bare and (
-            s.longest(self.words["splits"], 0) is not None or s.holds(self._book.slot("than_word").values)
+            "chart" in match.arguments
+            or s.longest(self.words["splits"], 0) is not None
+            or s.holds(self._book.slot("than_word").values)
         )
         intent = self.intents[match.intent]
         return s.last.name in _READS and (is_bare or bool(intent.after and not intent.kind))
@@ -1137,14 +1146,14 @@ class IntentMatcher:
                     fit := walk.fit(template.edges, i, {})
                 ):
                     match = self._planned(self._make_match(intent, s, fit[1]), s)
-                    found += [(match, fit[0] + ("request" in fit[1]))] if match else []
+                    found += [(match, fit[0] + ("request" in fit[1]) + bool(intent.after))] if match else []
         return found
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
         kept: SlotValues = {}
         for entry in intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
-            said = pronoun in s.words or (pronoun == "-" and s.last.name in _READS and "sensor" not in found)
+            said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
             if pronoun and (not said or "place" in found):
                 continue
             name = keep.lstrip("=")
@@ -1206,7 +1215,8 @@ class IntentMatcher:
         ):
             is_same = "sensor" not in found and "it" in s.words and s.last.arguments.get("sensor")
             found |= {"sensor": s.last.arguments["sensor"]} if is_same else {}
-        if "_only" in found and "cron_expr" not in found and (clock := _find_clock(s.last.arguments)):
+        clock = _CLOCK_TIME.search(str(s.last.arguments.get("at")))
+        if "_only" in found and "cron_expr" not in found and clock:
             found["cron_expr"] = f"{int(clock[2])} {int(clock[1])} * * *"
         if found.keys() & {"_except", "_only"}:
             days = _change_days(
@@ -1692,11 +1702,6 @@ def _shift_due(result: str, seconds: float) -> dict[str, Any]:
     found = _DUE.search(result)
     moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
     return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
-
-
-def _find_clock(last: Mapping[str, Any]) -> re.Match[str] | None:
-    """The time of day that a reminder was set or moved to."""
-    return _CLOCK_TIME.search(str(last.get("at", "")))
 
 
 def _find_bare_amount(s: Sentence, found: SlotValues, words: Mapping[str, Mapping[str, Any]]) -> int:

@@ -335,6 +335,8 @@ class IntentProvider:
                 last = calls[-1] if last == NO_CALL else last
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
+        if turns and not list_calls(turns[-1]) and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
+            topic["name"] = named  # "my neighbour says I should run the pump" - "when did it last run?"
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
         topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]

@@ -44,6 +44,8 @@ class SensorHistory:
             raise ToolError(str(error)) from None
         try:
             samples = self._samples()
+            if (oldest := samples.oldest()) is not None and wanted.end.timestamp() <= oldest:
+                raise ToolError(f"nothing was measured {when}{_describe_record(samples, (), wanted)}")
             series = _find_wanted(samples, sensor, quantity)
             most = _CHART_COLUMNS if chart else _MAX_SPANS
             found = [look for one in series if (look := summarize_series(samples, one, wanted, most))]

@@ -112,12 +112,13 @@ class OutputTool:
             raise ToolError(str(error)) from None
         times = self._client.list_on_times(caller.now)
         return "\n".join(
-            format_on_times(one, [t for t in times if t.name == one], wanted) for one in ([name] if name else known)
+            format_on_times(one, [t for t in times if t.name == one], wanted, is_past=wanted.end < caller.now)
+            for one in ([name] if name else known)
         )
 
 
-def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange") -> str:
-    """Say how often and how long an output was on in a time, and when the last time was."""
+def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange", *, is_past: bool = False) -> str:
+    """Say how often and how long an output was on in a time, which may have ended, and when the last time was."""
     from picoclaw.times import format_duration
 
     inside = [one for one in times if one.ended > wanted.begin and one.began < wanted.end]
@@ -125,7 +126,7 @@ def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange") -
     said = (
         f"{name}: on {len(inside)} x, {format_duration(max(1, round(spent)), exact=True)} in all"
         if inside
-        else f"{name}: not on"
+        else f"{name}: not on{' then' if is_past else ''}"
     )
     if not times:
         return f"{said}; never switched on so far"
