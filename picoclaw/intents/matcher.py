@@ -1158,7 +1158,11 @@ class IntentMatcher:
                 continue
             name = keep.lstrip("=")
             if value := s.read_last(name):
-                kept[name] = value
+                usual = self.words["usual"] if name == "quantity" and found.get("sensor") else {}
+                is_usual = value == usual.get(
+                    s.read_last("sensor")
+                )  # of the tank's distance, for the soil its humidity
+                kept[name] = usual.get(str(found.get("sensor")), value) if is_usual else value
             elif name in s.last.arguments:
                 kept[name] = s.last.arguments[name]
             elif name in s.topic and name == keep:
