@@ -146,7 +146,7 @@ def admitted(body):
         ("tell me a short story of a hen", {"say"}),
         ("are you a living being or what", {"say"}),
         ("put the hen into the shed", {"say", "cancel_reminder", "done_task"}),
-        ("one more job: oil the hinge", {"say", "cancel_reminder", "done_task", "add_task"}),
+        ("one more job: oil the hinge", {"add_task"}),
         ("for the shelf: Dave has the drill", {"say", "cancel_reminder", "done_task", "note"}),
         ("who is to be reminded of it?", {"say", "reminders", "cancel_reminder"}),
     ],
@@ -569,6 +569,7 @@ LAMP = '[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 40000\nc
         ("the seedlings should get eight hours of lamp light, starting immediately", 28_800),
         ("lamp 20min, I am looking for a pot", 1200),
         ("only a test: lamp for 30s", 30),
+        ("would it be possible that you shine for half an hour?", 1800),
     ],
 )
 def test_a_model_says_whether_an_output_is_ordered_and_the_message_for_how_long(chat, tmp_path, text, seconds):
@@ -601,6 +602,8 @@ def test_what_orders_nothing_now_admits_no_switching(chat, tmp_path, text):
         ("I go to bed. Lamp out please, and remind me at 23:50 to lock the door.", [verb("switch")], ["off", "add"]),
         ("light on for as long as you're allowed to", [verb("switch")], ["set"]),
         ("lamp off for as long as possible, thank you", [verb("switch")], ["off"]),
+        ("the cat sleeps there, so the bulb had better go out.", [verb("switch")], ["off"]),
+        ("maximum time for the lamp, please do", [verb("switch")], ["set"]),
         ("stupid me forgot the lamp on, could you see to that", [verb("switch")], ["off"]),
         ("make it bright for three hours please", [verb("remind_in", minutes=180, text="make it bright")], []),
         ("as long as it is light the hens lay", [verb("switch")] * 2, []),
@@ -1095,6 +1098,14 @@ def test_a_day_of_each_month_is_planned_without_the_model(chat, text, made):
         (["remind me tomorrow at 9 to call Tom"], "forget about that phone call reminder", [verb("cancel_reminder", words="call")], [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})]),
         (["add the task: mend the fence"], "scrap the fence task altogether, delete it", [verb("add_task", text="mend the fence"), verb("drop_task", words="fence")], [("pulse", {"action": "list"}), ("pulse", {"action": "remove", "task": "1"})]),
         ([], "set a reminder in one hour for the bread, and one in three hours for the cat", [], [("cron", {"action": "add", "at_seconds": 3600, "message": "the bread"}), ("cron", {"action": "add", "at_seconds": 10800, "message": "the cat"})]),
+        ([], "I'd like to hear each evening at twenty to ten that the hens are out", [verb("remind_daily", at="22:00", text="the hens are out")], [("cron", {"action": "add", "cron_expr": "40 21 * * *", "message": "the hens are out"})]),
+        ([], "wed 7am reminder: bins out", [verb("remind_at", at="wed 07:00", text="bins out")], [("cron", {"action": "add", "at": "wednesday 07:00", "message": "bins out"})]),
+        (["remind me tomorrow at 9 to call Tom"], "Tom is ill, so no alarm is necessary tomorrow morning", [verb("cancel_reminder", words="tomorrow morning alarm")], [("cron", {"action": "list"}), ("cron", {"action": "remove", "job": 1})]),
+        (["remind me tomorrow at 9:00 to call Tom"], "instead of 9:00 let it ring at 10:30 for Tom", [verb("move_reminder", words="Tom", at="10:30")], None),
+        ([], "job for the list: oil the saw", [verb("add_task", text="oil the saw")], [("pulse", {"action": "add", "text": "oil the saw"})]),
+        ([], "what is the carbon dioxide like in here", [verb("measure", what="all")], [("sensor_read", {"quantity": "co2", "sensor": "greenhouse"}), ("sensor_read", {"quantity": "co2"})]),
+        ([], "at what temperature does honey melt, in Celsius?", [say("At about 60.")], []),
+        ([], "does a file peas.md exist?", [], []),
         (["note that the rake stands behind the old green barrel"], "wifi or rake??", [], [("memory_search", {"query": "rake"})]),
         ([], "hello! tell me a joke, afterwards the air pressure", [say("Ha.")], [("sensor_read", {"quantity": "pressure"})]),
         ([], "30 degrees is too much for peas, they say. Is it above that now?", [], [("sensor_read", {"quantity": "temperature"})]),
@@ -1104,7 +1115,11 @@ def test_a_day_of_each_month_is_planned_without_the_model(chat, text, made):
 )  # fmt: skip
 def test_no_part_of_a_message_is_dropped_and_none_is_made_another_wish(chat, before, text, answers, made):
     turn, bodies = chat(answers, *before, text)
-    assert calls(turn) == made
+    if made is None:
+        (_, (_, moved)) = calls(turn)
+        assert (moved["action"], moved["at"][-5:]) == ("update", "10:30")
+    else:
+        assert calls(turn) == made
     assert len(bodies) == len(answers)
 
 

@@ -99,6 +99,8 @@ _WHAT_OF = pattern(r"\b(?:of|about|to) (?!be\b).*", re.IGNORECASE)
 _SINCE = pattern(r" \(since [^)]*\)$")
 _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
 _TOLD_WHERE = pattern(r" \(told in an open [^)]*\)")
+_NOON = 12
+_CLOCK_TIME = pattern(r"\b(?:at )?\d\d?(?:[:.]\d\d)? ?(?:am|pm)?$|\b(?:at )?\d\d?[:.]\d\d\b", re.IGNORECASE)
 _SECONDS = pattern(r"\b(\d{2,}) s(?:econds)?\b")
 _NO_TIME = "is not a time picoclaw knows", "is yet to come"
 _NOTED = pattern(r"- (?:\d\d:\d\d )?(?:\([^)\n]*\) )?(\S.*?)(?= - \d\d:\d\d |$)", re.MULTILINE)
@@ -375,6 +377,9 @@ class SmallProvider:
         if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
             self._change = change
             return self._make_call("read_file", {"path": file[0]}, "read_file")
+        if file and self._workspace and says("exists", wish):
+            is_there = (self._workspace / file[0]).is_file()
+            return f"Yes: {file[0]} is there." if is_there else f"No: there is no {file[0]}."
         if "memory_forget" in offered and (dropped := says("forget_about", wish) or says("forget_it", wish)):
             return self._make_call("memory_forget", {"text": dropped["what"]}, "forget_note")
         if "cron" in offered and (arguments := self._plan_monthly(wish)):
@@ -743,6 +748,8 @@ class SmallProvider:
             given["text"] = _name_task(str(given.get("text", "")), wish)
         if verb in {"remind_in", "remind_every"} and (seconds := self._read_span(wish)):
             return verb, given | {"minutes": seconds / 60}  # no small model is left to add up an hour and a half
+        if "at" in given and (clock := self._read_clock(wish)):  # "ten to nine"
+            given["at"] = f"{_CLOCK_TIME.sub('', str(given['at'])).strip()} {clock}".strip()
         if verb == "move_reminder" and _is_shift(wish):
             return verb, given | {"at": ""}  # an hour later than what its row says
         if verb == "reword_reminder" and (reworded := says("reworded", wish)):
@@ -796,6 +803,15 @@ class SmallProvider:
         match = self._matcher.match(f"remind me {found[0]} to drink water", {"cron"}) if found else None
         given = match.arguments if match and not match.missing else {}
         return float(given.get("at_seconds") or given.get("every_seconds") or 0)
+
+    def _read_clock(self, wish: str) -> str:
+        """The time of day of "ten to nine in the evening", as the matcher reads it; '' where none is told so."""
+        found = says("clock_words", wish)
+        match = self._matcher.match(f"remind me every day at {found[0]} to drink water", {"cron"}) if found else None
+        minute, hour = [*str(match.arguments.get("cron_expr", "") if match else "").split(), "", ""][:2]
+        if not (minute.isdecimal() and hour.isdecimal()):
+            return ""
+        return f"{int(hour) + _NOON * (int(hour) < _NOON and bool(says('late', wish))):02}:{int(minute):02}"
 
     def _shift(self, row: str) -> str:
         """The new time of a reminder that is put off by a span, "an hour later"; '' where its row tells none."""
@@ -900,7 +916,11 @@ class SmallProvider:
                 return None
             return self._make_call("memory_update", {"old": best[0], "new": new}, self._verb)
         found = list(find_rows(result))
-        is_any = words <= set(list_query_terms("the reminder alarm for tomorrow's today isn't not needed any more"))
+        is_any = words <= set(
+            list_query_terms(
+                "the reminder alarm for tomorrow's today isn't not needed necessary required any more morning evening"
+            )
+        )
         of_day, now = says("of_day", self._wish), read_clock(request.messages)
         if of_day and now:  # tomorrow's is none of Friday
             days = [f"{now + timedelta(days=count):%Y-%m-%d}" for count in (0, 1)]
@@ -1004,6 +1024,7 @@ def _is_near(wish: str, match: "IntentMatch") -> bool:
             or (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
             or (match.tool not in _OF_FILES and says("file", wish))
             or (match.tool == "write_file" and says("lines", wish))
+            or (match.tool == "memory_forget" and "," in str(match.arguments.get("text", "")))  # and a reason
             or (match.tool == "sensor_read" and says("past", wish))
             or (match.tool in {"sensor_read", "sensor_history"} and says("asks_day", wish))
         )

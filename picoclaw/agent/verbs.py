@@ -17,7 +17,7 @@ from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
 _NOON = 12
-_QUANTITIES = ("temperature", "humidity", "pressure", "light")
+_QUANTITIES = ("temperature", "humidity", "pressure", "light", "co2")
 _FIGURES = ("lowest", "highest", "average")
 _BOARD = {
     "asks_disk": "how much disk space is free",
@@ -101,6 +101,10 @@ def _plan_weekly(day: str, wish: str) -> str:
     return ",".join(one[:3].lower() for one in named) or day.lower()[:3]
 
 
+def _name_weekday(found: re.Match[str]) -> str:
+    return next(day for day in WEEKDAYS if day.lower().startswith(found[0])).lower()
+
+
 def count_cues(text: str) -> int:
     return sum(bool(cue.search(text)) for cue in _CUES.values())
 
@@ -167,7 +171,7 @@ def is_looked_up(wish: str, verbs: Collection[str]) -> bool:
     """Whether words cannot be the answer, since they would be made up."""
     if not is_question(wish):
         return False
-    is_measured = "past" in verbs and bool(says("past", wish))
+    is_measured = ("past" in verbs and bool(says("past", wish))) or ("measure" in verbs and bool(says("co2", wish)))
     is_own = not {"find_note", "reminders", "tasks", "board"}.isdisjoint(verbs) and bool(says("looked_up", wish))
     return is_own or is_measured or ("read_file" in verbs and bool(says("file", wish)))
 
@@ -230,10 +234,10 @@ def phrase_call(call: ToolCall, wish: str) -> str:
         case "output" if given.get("action") == "set" and "seconds" in given:
             return f"turn {given.get('level', 'on')} the {given.get('name', '')} for {given['seconds']} seconds"
         case "sensor_read" if quantity:
-            return f"what is the {quantity} now"
+            return f"what is the {quantity} now{' in fahrenheit' if 'fahrenheit' in wish.lower() else ''}"
         case "sensor_history" if quantity and "when" in given:
-            figure = next((name for name in _FIGURES if says(name, wish)), "")
-            asked = f"what was the {figure} {quantity}" if figure else f"how was the {quantity}"
+            figures = [name for name in _FIGURES if says(name, wish)]
+            asked = f"what was the {figures[0]} {quantity}" if len(figures) == 1 else f"how was the {quantity}"
             return f"{asked} {given['when']}"
         case "board_status":
             return next((asked for name, asked in _BOARD.items() if says(name, wish)), "")
@@ -278,7 +282,8 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
                 "at_seconds" if verb == "remind_in" else "every_seconds": seconds,
             }
         case "remind_at":
-            return {"action": "add", "message": text or wish, "at": str(given["at"])}
+            at = re.sub(r"^(?:mon|tue|wed|thu|fri|sat|sun)\b", _name_weekday, str(given["at"]).strip().lower())
+            return {"action": "add", "message": text or wish, "at": at}
         case "remind_daily" | "remind_weekly":
             hour, minute = _read_hour(str(given["at"]), wish)
             day = _plan_weekly(str(given.get("day", "")), wish) or "*"

@@ -24,7 +24,7 @@ _LIST_WORDS = frozenset(
     list_terms(
         "list file note txt md csv mention mentions say says anything something about contain contains on in there still already got get "
         "have has need needs buy check see look whether tell me find found line lines item items entry task tasks todo to do "
-        "reminder reminders open my our the any some yes no now please left thing things word words read show be been it this that still when where who why how up com someth got give let good mak long time all every ever"
+        "reminder reminders open my our the any some yes no now please left thing things word words read show be been it this that still when where who why how up exist exists com someth got give let good mak long time all every ever"
     )
 )
 _MIN_STEM = 3

@@ -557,7 +557,8 @@ def _date_notes(new: str, shown: Sequence[Page]) -> tuple[str, frozenset[str]]:
         for note in shown
         for entry in fact_check.list_entries(note.text)
     }
-    lines = new.split("\n")
+    headings = {f"# {_get_day(note)}" for note in shown}  # of the day's notes, copied with them
+    lines = [line for line in new.split("\n") if line.strip() not in headings]
     for at, line in enumerate(lines):
         for entry in fact_check.list_entries(line):
             lines[at] = line.replace(entry, dated.get(entry, entry), 1)

@@ -30,6 +30,7 @@ FURNISHED = {
     "j": make_lamp_home,
     "k": make_lamp_home,
     "l": make_lamp_home,
+    "m": make_lamp_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
