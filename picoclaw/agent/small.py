@@ -786,7 +786,7 @@ class SmallProvider:
             verb in TIMED and find_unfounded_numbers(_DOTTED.sub(":", rest), [json.dumps([given, made])])
         ):
             return ""
-        sources = [heard, _DOTTED.sub(":", heard), f"{seconds / 60:g}"]
+        sources = [heard, _DOTTED.sub(":", heard), f"{seconds / 60:g}", self._read_clock(wish)]
         values = find_unfounded_numbers(" ".join(map(str, given.values())), sources)
         if values and verb in TIMED:  # at a time that nobody said
             match = None if self._is_guess else self._matcher.match(wish, self._offered(request))
