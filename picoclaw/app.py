@@ -23,9 +23,8 @@ from picoclaw.messages import TASK_SESSIONS, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.resources import find_shipped
-from picoclaw.security.approvals import ApprovalManager
 from picoclaw.security.audit import AuditLog
-from picoclaw.security.guard import Guard, PolicyLoader
+from picoclaw.security.guard import ApprovalManager, Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest, get_requester
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
@@ -35,8 +34,16 @@ from picoclaw.tools.registry import ON_REQUEST, MessageTool, ResultTool, ToolGro
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
-from picoclaw.workspace.pages import PAGES, Pages, Prompts, get_owner_time, read_fields
-from picoclaw.workspace.templates import MAX_PAGE_BYTES, ONBOARDING_PAGE, read_text
+from picoclaw.workspace.pages import (
+    MAX_PAGE_BYTES,
+    ONBOARDING_PAGE,
+    PAGES,
+    Pages,
+    Prompts,
+    get_owner_time,
+    read_fields,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from picoclaw.agent.compaction import Compaction
@@ -46,11 +53,11 @@ if TYPE_CHECKING:
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
     from picoclaw.memory.memory import MemoryIndex
-    from picoclaw.people import People
     from picoclaw.providers.chain import Chain, ModelLink
-    from picoclaw.skills.library import SkillContext, SkillLibrary
+    from picoclaw.skills import SkillContext, SkillLibrary
     from picoclaw.store.approvals import Approval
     from picoclaw.store.database import Database
+    from picoclaw.store.people import People
     from picoclaw.store.tasks import Task, Tasks
     from picoclaw.tools.web import WebFetchTool
 
@@ -103,7 +110,7 @@ def make_tools(
         )
 
     def make_pulse() -> object:
-        from picoclaw.tools.pulse import PulseTool
+        from picoclaw.tools.memory import PulseTool
 
         return PulseTool(lambda: stores.pulse)
 
@@ -139,7 +146,7 @@ def make_tools(
         return WebSearchTool(make_web(), config.web.search, config.web.searxng_url, config.brave_key)
 
     def make_history() -> object:
-        from picoclaw.tools.history import SensorHistory
+        from picoclaw.tools.sensors import SensorHistory
 
         return SensorHistory(lambda: stores.samples)
 
@@ -232,7 +239,7 @@ def _list_instruction_files(app: App) -> tuple[Path, ...]:
 
     A member's own pages tell nothing but the turns of theirs.
     """
-    from picoclaw.skills.library import list_home_tiers
+    from picoclaw.skills import list_home_tiers
 
     config = app.config
     names: tuple[str, ...] = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md")
@@ -508,7 +515,7 @@ class App:
 
         A member has those that came with picoclaw, and what was granted to them, to everyone or to the agent.
         """
-        from picoclaw.skills.library import GRANTED, PINNED_FOLDER, SkillLibrary, list_home_tiers
+        from picoclaw.skills import GRANTED, PINNED_FOLDER, SkillLibrary, list_home_tiers
 
         config, tiers = self.config, list_home_tiers(self.config.home)
         if config.person:
@@ -572,7 +579,7 @@ class App:
     def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
         from picoclaw.security.sandbox import build_environment
-        from picoclaw.skills.library import SkillContext
+        from picoclaw.skills import SkillContext
 
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
@@ -604,7 +611,7 @@ class App:
 
     @cached_property
     def people(self) -> People:
-        from picoclaw.people import People
+        from picoclaw.store.people import People
 
         return People(self.config.people, self.stores.database)
 
@@ -722,7 +729,7 @@ class App:
     def _index_skills(self, seconds: float) -> None:
         """Give vectors to the skills that have none, where there are so many that a model searches. Raises StoreError."""
         from picoclaw.prompts import BYTES_A_TOKEN
-        from picoclaw.skills.library import fits_prompt
+        from picoclaw.skills import fits_prompt
 
         self.library.refresh()
         if not fits_prompt(list(self.library.skills.values()), BYTES_A_TOKEN):
@@ -737,7 +744,7 @@ class App:
     def _warm_prompt(self, stop: Stop | None) -> Callable[[], bool]:
         def warm() -> bool:
             from picoclaw.agent.small import warm_prompt
-            from picoclaw.hw.health import is_strained
+            from picoclaw.hw.kernel import is_strained
 
             return not is_strained(self.board) and warm_prompt(self.models, self.prompts, stop)
 

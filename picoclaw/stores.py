@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
-from picoclaw.config.credentials import list_stored_secrets as credentials_list_secrets
+from picoclaw.config.files import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import (
     Caller,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from picoclaw.memory.embedding import Embedder
     from picoclaw.memory.memory import MemoryIndex
     from picoclaw.providers.ledger import UsageLedger
-    from picoclaw.skills.library import Skill
+    from picoclaw.skills import Skill
     from picoclaw.store.approvals import Approvals
     from picoclaw.store.jobs import Jobs
     from picoclaw.store.people import ContextFiles
@@ -168,9 +168,9 @@ class Stores:
     def history_database(self) -> Database:
         if self.root:
             return self.root.history_database
-        from picoclaw.store import migrations
+        from picoclaw.store import database
 
-        return Database(self.config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
+        return Database(self.config.home / database.HISTORY_FILE, database.HISTORY_MIGRATIONS)
 
     @cached_property
     def samples(self) -> Samples:

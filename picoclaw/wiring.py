@@ -12,9 +12,9 @@ from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import WiredPart
+from picoclaw.messages import is_stop_of_one, is_stop_order
 from picoclaw.mqtt import read_remote
 from picoclaw.records import dataclass
-from picoclaw.stop_order import is_stop_of_one, is_stop_order
 from picoclaw.tools.registry import ToolGroup
 
 if TYPE_CHECKING:

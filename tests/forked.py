@@ -27,8 +27,8 @@ OWN_START = ("PYTHON", "LANG", "LC_", "LD_")
 PRELOADED = (
     *("app", "cli.chat", "cli.common", "cli.automation", "cli.outputs", "cli.status", "daemon.local", "daemon.service"),
     *("cli.daemon", "maintenance.repair", "skills.frontmatter"),
-    *("agent.loop", "intents.frames", "intents.provider", "tools.exec", "hw.detect", "hw.linux.board", "hw.sim.board"),
-    *("hw.sim.buses", "hw.sim.lines", "hw.sim.parts.bosch", "tools.sensors"),
+    *("agent.loop", "intents.frames", "intents.provider", "tools.exec", "hw.detect", "hw.linux", "hw.sim"),
+    *("hw.sim.parts.bosch", "tools.sensors"),
 )
 
 

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from picoclaw.channels.http_api import Timing
 from picoclaw.channels.matrix.channel import MatrixChannel
+from picoclaw.channels.polled import Timing
 from picoclaw.config import Config
 from picoclaw.config.tables import MatrixConfig
 from picoclaw.daemon import delivery

@@ -17,9 +17,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from page_house import PaperHouse, served  # noqa: E402
 
-from picoclaw.mcp.endpoint import HttpServer  # noqa: E402
-from picoclaw.mcp.server import Fault, McpServer, PlannedCall  # noqa: E402
-from picoclaw.mcp.wire import INVALID_PARAMS  # noqa: E402
+from picoclaw.mcp import INVALID_PARAMS  # noqa: E402
+from picoclaw.mcp.server import Fault, HttpServer, McpServer, PlannedCall  # noqa: E402
 
 BUILD = Path(os.environ.get("MCP_BUILD", ROOT / "build/mcp"))
 NODE = BUILD / "node_modules/node/bin/node"

@@ -11,10 +11,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from picoclaw.config.tables import McpConfig
 from picoclaw.http_client import Client, Timeout
-from picoclaw.mcp import pins
+from picoclaw.mcp import McpError, pins
 from picoclaw.mcp.client import AuthNeeded
-from picoclaw.mcp.oauth import log_in
-from picoclaw.mcp.wire import McpError
+from picoclaw.mcp.http import log_in
 from picoclaw.tools.mcp import McpServers
 
 CALLS = {"tools_call": ("add_numbers", {"a": 5, "b": 3}), "sse-retry": ("test_reconnection", {})}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from picoclaw.config import Config
 from picoclaw.config.tables import McpConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.mcp import pins
 from picoclaw.tools.mcp import open_servers
 from picoclaw.workspace import prepare_home

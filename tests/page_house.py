@@ -5,8 +5,8 @@ import socket
 import threading
 from contextlib import contextmanager
 
-from picoclaw.channels.dashboard.backend import ChatEntry, Figure, ListRow, OutputState, OutputStates, SensorValue
 from picoclaw.channels.dashboard.channel import DashboardChannel
+from picoclaw.channels.dashboard.live import ChatEntry, Figure, ListRow, OutputState, OutputStates, SensorValue
 from picoclaw.channels.dashboard.login import make_code
 from picoclaw.errors import ConfigError, HardwareError, StoreError
 

@@ -2,8 +2,7 @@
 
 from datetime import UTC, datetime
 
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.buses import Nack, SimI2C
+from picoclaw.hw.sim import Nack, SimBoard, SimI2C
 from picoclaw.hw.sim.script import Script
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.tools.registry import Toolset

@@ -29,7 +29,7 @@ from validity import check_body, check_conversation
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.messages import Inbound, Message, Stop, Text, Turn, TurnHooks
 from picoclaw.records import dataclass, replace
 

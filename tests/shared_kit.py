@@ -7,9 +7,8 @@ from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.shared.home import EVERYONE, SharedHome
-from picoclaw.shared.store import open_shared_store
+from picoclaw.shared.store import make_id, open_shared_store
 from picoclaw.shared.sync import StoreSync
-from picoclaw.shared.tables import make_id
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals

@@ -13,7 +13,7 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, TelegramConfig, ToolsConfig
 from picoclaw.daemon.background import run_job
 from picoclaw.errors import ConfigError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped

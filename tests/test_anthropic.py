@@ -30,12 +30,12 @@ from scripted import CALLER, PROMPTS, TOOLS, Toolbox, calls_of, joined, text_of,
 
 from picoclaw.agent.loop import Agent
 from picoclaw.app import App
-from picoclaw.cli import prompt
+from picoclaw.cli import model
 from picoclaw.cli.arguments import Parser
 from picoclaw.config import load_config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, KeyRefused, NoCredit, NotServed, ProviderError, Refused, Unavailable
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import (
     End,
     Event,
@@ -529,7 +529,7 @@ def test_the_verb_prompt_shows_what_is_sent(
 ) -> None:
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
     parser = Parser()
-    prompt.options(parser)
+    model.add_prompt_options(parser)
     words = ["-m", "hello", "--board", "sim"]
     with AnthropicServer(
         [said(use("sensor_read", {"quantity": "temperature"})), said("21."), said("Hello.")]
@@ -537,9 +537,9 @@ def test_the_verb_prompt_shows_what_is_sent(
         (tmp_path / "config.toml").write_text(f'[model]\nbase_url = "{server.url}"\nname = "m"\napi = "anthropic"\n')
         with closing(App(load_config(os.environ), SimBoard())) as app:
             app.dispatcher.answer(Inbound("terminal", "how warm is it?"))
-        assert prompt.run(parser.parse([*words, "--json"])) == 0
+        assert model.run_prompt(parser.parse([*words, "--json"])) == 0
         shown = json.loads(capsys.readouterr().out)["body"]
-        assert prompt.run(parser.parse(words)) == 0
+        assert model.run_prompt(parser.parse(words)) == 0
         with closing(App(load_config(os.environ), SimBoard())) as app:
             app.dispatcher.answer(Inbound("terminal", "hello"))
     minute = re.compile(r"\d\d:\d\d")

@@ -19,8 +19,7 @@ from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.errors import Denied, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
 from picoclaw.records import replace
-from picoclaw.security.approvals import ApprovalAnswer, ApprovalManager
-from picoclaw.security.guard import Guard
+from picoclaw.security.guard import ApprovalAnswer, ApprovalManager, Guard
 from picoclaw.security.policy import CallRequest, Decision, Policy
 from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks

@@ -18,7 +18,7 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.daemon import background
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_job
 from picoclaw.errors import ToolError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.occurrences import Plan
 from picoclaw.records import replace

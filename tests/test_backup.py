@@ -26,7 +26,7 @@ from picoclaw.cli import maintenance as update_verb
 from picoclaw.maintenance import backup, database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial
 from picoclaw.security.audit import AuditLog
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.database import Database, Marks
 from picoclaw.workspace import prepare_home
 
@@ -742,7 +742,7 @@ def test_an_installation_is_known_by_its_folders(tmp_path, installed):
 def test_the_history_is_kept_too(tmp_path):
     home = tmp_path / "picoclaw"
     lived_in(home).close()
-    Database(home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS).close()
+    Database(home / database.HISTORY_FILE, database.HISTORY_MIGRATIONS).close()
     backup.write_backup(home, tmp_path / "b.tar.gz")
     assert {"home/state.db", "home/history.db"} <= set(names_in(tmp_path / "b.tar.gz"))
 

@@ -15,8 +15,7 @@ from picoclaw.errors import ConfigError, DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.loader import list_drivers, list_modules, load_driver, load_module
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.buses import SimI2C
+from picoclaw.hw.sim import SimBoard, SimI2C
 from picoclaw.hw.sim.parts import bosch
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.script import Scene

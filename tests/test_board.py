@@ -8,12 +8,12 @@ from rights import ordinary_user
 from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
-from picoclaw.hw import health, kernel
+from picoclaw.hw import kernel
 from picoclaw.hw.board import I2CAdapter
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers, load_driver, load_module
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.script import Scene
 from picoclaw.messages import Caller, ToolCall
@@ -332,7 +332,7 @@ def test_a_display_is_never_taken_for_the_header(tree):
 def judged(board, what, now=NOON, home="/"):
     """Mark and words of one thing."""
     return next(
-        ((row.status, row.detail) for row in health.check_health(board, now, home) if row.name == what), (None, None)
+        ((row.status, row.detail) for row in kernel.check_health(board, now, home) if row.name == what), (None, None)
     )
 
 
@@ -421,7 +421,7 @@ def test_an_odd_meminfo_leaves_memory_out(tree, meminfo):
 @pytest.mark.parametrize("file", ["/proc/uptime", "/proc/loadavg", "/proc/meminfo", f"{ZONE}0/temp"])
 def test_garbled_files_of_the_kernel_lose_no_other_row(tree, file, content):
     left_out = {"/proc/uptime": "uptime", "/proc/loadavg": "load", "/proc/meminfo": "memory"}.get(file)
-    rows = [row.name for row in health.check_health(tree(PI | {file: content}), NOON, "/")]
+    rows = [row.name for row in kernel.check_health(tree(PI | {file: content}), NOON, "/")]
     assert set(rows) >= {"board", "processor temperature", "uptime", "load", "memory", "clock"} - {left_out}
 
 

@@ -15,7 +15,7 @@ from picoclaw.hw.board import I2CRead
 from picoclaw.hw.handles import BusLock
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import Script
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.supervisor.lines import make_safe

@@ -34,7 +34,7 @@ from picoclaw.errors import (
     TurnStopped,
     Unavailable,
 )
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.maintenance import doctor
 from picoclaw.maintenance.doctor import examine_models
 from picoclaw.messages import (

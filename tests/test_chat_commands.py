@@ -16,7 +16,7 @@ from picoclaw.app import App
 from picoclaw.automation.wakeup import Wakeup
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, ToolCall, TurnHooks
 from picoclaw.outputs import config as outputs_config
 from picoclaw.store.queues import Outbox

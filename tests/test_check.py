@@ -14,7 +14,7 @@ from picoclaw.errors import StoreError, StoreNewer
 from picoclaw.maintenance import repair
 from picoclaw.outputs import audit as outputs
 from picoclaw.security.audit import AuditLog
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.database import COPIES_FOLDER, Database
 from picoclaw.workspace import prepare_home
 
@@ -24,7 +24,7 @@ def home(tmp_path, monkeypatch):
     folder = tmp_path / "home"
     prepare_home(folder)
     filled(folder)
-    Database(folder / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS).close()
+    Database(folder / database.HISTORY_FILE, database.HISTORY_MIGRATIONS).close()
     AuditLog(folder).write("start")
     AuditLog(folder).write("stop")
     outputs.write_record(folder, "start")

@@ -18,14 +18,12 @@ from recording import Recorder
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
-from picoclaw.hw import checkup
+from picoclaw.hw import checkup, linux
 from picoclaw.hw.board import GpioChip, translate_os_error
-from picoclaw.hw.health import CheckResult
-from picoclaw.hw.linux import gpio
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.kernel import CheckResult
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.buses import Nack, SimI2C
+from picoclaw.hw.sim import Nack, SimBoard, SimI2C
 from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.outputs import config
@@ -46,7 +44,7 @@ class Tree(LinuxBoard):
         return SimI2C(number, {})
 
     def gpio_chips(self):
-        return [GpioChip(path, "pinctrl", 54) for path in gpio.list_chip_paths(self._root) if self.may_open(path)]
+        return [GpioChip(path, "pinctrl", 54) for path in linux.list_chip_paths(self._root) if self.may_open(path)]
 
 
 def grown(root, files):

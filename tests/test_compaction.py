@@ -31,7 +31,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.daemon.background import IdleThread
 from picoclaw.errors import ContextOverflow, ProviderError, Refused, Unavailable
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage, split_context
 from picoclaw.prompts import count_bytes, cut_bytes

@@ -8,7 +8,7 @@ import pytest
 from rights import ordinary_user
 
 from picoclaw.config import Config, load_config
-from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
+from picoclaw.config.files import OPENAI_URL, OPENROUTER_URL
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped, get_home

@@ -9,7 +9,7 @@ from model_server import ModelServer, call, refusal, reply
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig, PromptConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Message
 from picoclaw.prompts import count_bytes
 from picoclaw.records import replace

@@ -4,7 +4,7 @@ import pytest
 from contract import CONTRACT, Bench
 
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import Script, SimLine
 
 SCRIPT = Script(

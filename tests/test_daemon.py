@@ -17,12 +17,10 @@ from picoclaw.channels import ipc
 from picoclaw.channels.channel import ChannelStatus
 from picoclaw.config import load_config
 from picoclaw.config.tables import BoardConfig
-from picoclaw.daemon import process, queue, watchdog
+from picoclaw.daemon import process, queue
 from picoclaw.daemon.dashboard import DaemonBackend
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
-from picoclaw.daemon.queue import MessageQueue, format_turn
-from picoclaw.daemon.service import DaemonService
-from picoclaw.daemon.watchdog import (
+from picoclaw.daemon.process import (
     MEGABYTE,
     ResourceUsage,
     ThreadDeadlines,
@@ -35,6 +33,8 @@ from picoclaw.daemon.watchdog import (
     measure_usage,
     notify_systemd,
 )
+from picoclaw.daemon.queue import MessageQueue, format_turn
+from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, PicoclawError, StoreDamaged, StoreError
 from picoclaw.files import listen_unix
 from picoclaw.hw import detect
@@ -686,17 +686,17 @@ def test_five_crashes_in_ten_minutes_are_too_many(tmp_path, starts, safe):
     found = False
     for at in starts:
         if at == "end":
-            watchdog.record_clean_end(tmp_path)
+            process.record_clean_end(tmp_path)
         else:
-            found = watchdog.record_start(tmp_path, 1_800_000_000.0 + at)
+            found = process.record_start(tmp_path, 1_800_000_000.0 + at)
     assert found is safe
 
 
 def test_a_list_of_starts_that_is_nonsense_counts_for_nothing(tmp_path):
-    (tmp_path / watchdog.STARTS_FILE).write_bytes(b"\xff\x00 12x nan\n-1\n")
-    assert not watchdog.record_start(tmp_path, 1_800_000_000.0)
-    watchdog.record_clean_end(tmp_path)
-    watchdog.record_clean_end(tmp_path)
+    (tmp_path / process.STARTS_FILE).write_bytes(b"\xff\x00 12x nan\n-1\n")
+    assert not process.record_start(tmp_path, 1_800_000_000.0)
+    process.record_clean_end(tmp_path)
+    process.record_clean_end(tmp_path)
 
 
 class Late(Wire):

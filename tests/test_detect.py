@@ -15,7 +15,7 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, Denied
 from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim.parts.bosch import SimBME280

@@ -18,12 +18,11 @@ from picoclaw.config import load_config as config_of
 from picoclaw.hw import board as lines
 from picoclaw.hw import loader
 from picoclaw.hw.loader import list_drivers, load_driver
-from picoclaw.hw.sim import script
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard, script
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
 from picoclaw.security.policy import DEFAULTS, VerdictRow, parse_policy
-from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
+from picoclaw.workspace.pages import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 HW = [find_shipped("tools/hw")]
 TEXT = "".join(

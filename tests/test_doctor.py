@@ -15,8 +15,8 @@ from test_earlier_home import make_earlier_database
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import StoreDamaged
-from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.linux import LinuxBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.store.database import run_quick_check
 

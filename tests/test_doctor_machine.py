@@ -18,8 +18,8 @@ from telegram_server import TOKEN, TelegramServer
 from picoclaw.channels.dashboard.login import ProgramTokens
 from picoclaw.config import Config
 from picoclaw.config.tables import HookConfig, ModelConfig, PageConfig, TelegramConfig
-from picoclaw.hw.linux.board import LinuxBoard
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.linux import LinuxBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.maintenance import doctor, service
 from picoclaw.maintenance.doctor import is_local_network, is_loopback, list_listeners
 from picoclaw.resources import find_shipped

@@ -14,11 +14,11 @@ from scripted import Scripted, says
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.memory import dream, fact_check, notes, versions
+from picoclaw.memory import dream, notes, versions
 from picoclaw.memory.dream import Dream, DreamModel, DreamStep, find_overlaps, restore_version
 from picoclaw.messages import Stop, Text, Usage
 from picoclaw.providers.model import ModelProvider
-from picoclaw.skills.library import Skill
+from picoclaw.skills import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts
@@ -182,9 +182,9 @@ def test_a_bad_answer_changes_nothing(home, answer, why):
 def test_a_bad_line_costs_itself_and_not_the_night(home, answer):
     home.memory(says(answer))
     text = home.page.read_text()
-    for entry in fact_check.list_entries(SHOWN):
+    for entry in versions.list_entries(SHOWN):
         assert entry in text or entry == "Mint is in the shed's pots" or "a 5 V relay" in text
-    assert fact_check.list_lost(SHOWN, text) == []
+    assert versions.list_lost(SHOWN, text) == []
     assert not re.search(r"30 A|8:30|\b6 bar|Ignore|sorry", text)
 
 
@@ -464,7 +464,7 @@ def test_only_thirty_versions_are_kept_and_never_the_newest_dropped(home):
 )
 def test_what_is_told(line, told):
     said = "- 2026-03-01: the pump's fuse is 3 A, it draws 1250 W at 9:05 and 1.5 bar; 030 1234567"
-    assert fact_check.is_supported(line, fact_check.gather_source([said])) is told
+    assert versions.is_supported(line, versions.gather_source([said])) is told
 
 
 @each_row(
@@ -478,7 +478,7 @@ def test_what_is_told(line, told):
 )
 def test_what_is_lost(new, lost):
     old = "- the pump's fuse is 3 A\n- the boiler's valve opens at 3.5 bar\n- mint grows in the shed"
-    assert len(fact_check.list_lost(old, new)) == lost
+    assert len(versions.list_lost(old, new)) == lost
 
 
 @each_row(
@@ -491,7 +491,7 @@ def test_what_is_lost(new, lost):
     ],
 )
 def test_what_is_denied_is_lost(old, new, is_lost):
-    assert fact_check.list_lost(old, new) == [old.removeprefix("- ")] * is_lost
+    assert versions.list_lost(old, new) == [old.removeprefix("- ")] * is_lost
 
 
 HANDED_DOWN = "- the mint grows in the shed\n- Ada sleeps until nine\n- the porch light is a relay"
@@ -526,7 +526,7 @@ def test_a_fact_that_is_turned_around_comes_back_and_is_named(home, old, new, tu
 def test_an_entry_that_loses_many_numbers_comes_back():
     old = "- ports: 1883, 8080, 8443, 9100\n- the pump is blue\n- the shed is green\n- the cat is called Minka"
     new = old.replace("8080, 8443, 9100", "and some more")
-    assert fact_check.restore_lost(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
+    assert versions.restore_lost(old, new) == (old, ["ports: 1883, 8080, 8443, 9100"])
 
 
 FORMS = [
@@ -589,16 +589,16 @@ def test_time_is_in_proportion_to_a_page(line):
     old = "\n".join(line.replace("{}", str(number)) for number in range(1500))[:24_000]
     new = "\n".join(line.replace("{}", str(number + 7)) for number in range(1500))[:24_000]
     begun = time.process_time()
-    fact_check.list_invented(new, fact_check.gather_source([old]))
-    text, _ = fact_check.restore_lost(old, new)
-    assert fact_check.list_lost(old, text) == []
+    versions.list_invented(new, versions.gather_source([old]))
+    text, _ = versions.restore_lost(old, new)
+    assert versions.list_lost(old, text) == []
     assert time.process_time() - begun < 3
 
 
 def test_two_boxes_whose_screws_change_places_are_lost():
     old = "- box 1 holds the screws\n- box 2 holds the nails"
-    assert fact_check.list_lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
-    assert len(fact_check.list_lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
+    assert versions.list_lost(old, "- box 2 holds the nails\n- box 1 holds the screws") == []
+    assert len(versions.list_lost(old, "- box 2 holds the screws\n- box 1 holds the nails")) == 2
 
 
 def test_front_matter_and_fields_without_a_value_stay():

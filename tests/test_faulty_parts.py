@@ -17,11 +17,10 @@ from picoclaw import config, files
 from picoclaw.app import App
 from picoclaw.errors import ConfigError
 from picoclaw.hw import kernel, loader
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers, RegisterAddresses
 from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
-from picoclaw.hw.sim import script
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard, script
 from picoclaw.hw.sim.parts.bosch import SimBME280
 from picoclaw.hw.sim.script import Scene, SimFault
 from picoclaw.maintenance.doctor import examine_board

@@ -15,7 +15,7 @@ from picoclaw.files import make_folder
 from picoclaw.memory import notes
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.records import replace
-from picoclaw.skills.library import SkillLibrary
+from picoclaw.skills import SkillLibrary
 from picoclaw.tools.files import FileTools
 
 CALLER = Caller("test", "owner", datetime(2026, 7, 1, tzinfo=UTC), print)

@@ -13,11 +13,10 @@ from person import PICOCLAW, environment, picoclaw_process
 
 pytest.importorskip("nacl")
 
+from picoclaw import fleet
 from picoclaw.config.tables import MqttConfig
 from picoclaw.errors import ConfigError
-from picoclaw.fleet import keys, service
-from picoclaw.fleet.keys import FleetKeys, make_peer
-from picoclaw.fleet.service import Fleet
+from picoclaw.fleet import Fleet, FleetKeys, make_peer
 from picoclaw.mqtt.connection import Heard
 
 SETTINGS = '[mqtt]\nhost = "127.0.0.1"\nport = {port}\nname = "{name}"\nfleet = true\n'
@@ -129,24 +128,24 @@ def test_a_full_disk_keeps_nobody_from_stopping_a_board(tmp_path, pair, monkeypa
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("picoclaw.fleet.keys.write_atomic", fail)
+    monkeypatch.setattr("picoclaw.fleet.write_atomic", fail)
     again = Side(pair.wire, FleetKeys(tmp_path / "b"), "workshop")
     assert pair.one.fleet.run({"act": "stop"})["boards"][0]["ok"]
     assert (again.stops, "cannot be noted" in again.notes[0]) == (1, True)
 
 
 def test_codes():
-    code = keys.make_code()
-    assert keys.parse_code(code.lower()) == keys.parse_code(code.replace("-", " ")) == code.replace("-", "").encode()
+    code = fleet.make_code()
+    assert fleet.parse_code(code.lower()) == fleet.parse_code(code.replace("-", " ")) == code.replace("-", "").encode()
     for wrong in ("", "ABCD", code + "A", "!" * 16):
         with pytest.raises(ConfigError, match="no pairing code"):
-            keys.parse_code(wrong)
+            fleet.parse_code(wrong)
 
 
 def test_a_meeting_takes_nothing_that_was_written_without_the_code(tmp_path):
     known = [FleetKeys(folder) for folder in (tmp_path / "a", tmp_path / "b", tmp_path / "c") if folder.mkdir() is None]
     host, guest, thief = (
-        keys._Meeting(one, name, code, is_host=is_host)
+        fleet._Meeting(one, name, code, is_host=is_host)
         for one, name, code, is_host in zip(
             known, "abc", (b"A" * 16, b"A" * 16, b"B" * 16), (True, False, False), strict=True
         )
@@ -268,18 +267,18 @@ def test_a_request_is_for_one_board_and_answered_to_the_one_who_asked(pair, tmp_
 
 
 def test_a_storm_is_bounded_and_a_stop_is_heard_in_it(pair, monkeypatch):
-    monkeypatch.setattr(service, "time", SimpleNamespace(time=time.time, monotonic=lambda: 5.0))
+    monkeypatch.setattr(fleet, "time", SimpleNamespace(time=time.time, monotonic=lambda: 5.0))
     peers = list(pair.one.fleet._keys.peers.values())
     for _ in range(200):
         pair.one.fleet.ask(peers, "read", "porch", 0.0)
-    assert 0 < pair.two.reads <= service._MAX_REQUESTS_A_SECOND
+    assert 0 < pair.two.reads <= fleet._MAX_REQUESTS_A_SECOND
     assert pair.one.fleet.run({"act": "stop"})["boards"][0]["ok"]
     assert pair.two.stops == 1
 
 
 def test_what_is_remembered_of_requests_is_bounded(pair, monkeypatch):
-    monkeypatch.setattr(service, "_MAX_TAKEN", 5)
-    monkeypatch.setattr(service, "_MAX_REQUESTS_A_SECOND", 1000)
+    monkeypatch.setattr(fleet, "_MAX_TAKEN", 5)
+    monkeypatch.setattr(fleet, "_MAX_REQUESTS_A_SECOND", 1000)
     for _ in range(12):
         assert read(pair.one)["ok"]
     recorded = list(pair.wire.sent)
@@ -474,11 +473,11 @@ def test_two_boards_are_paired_by_a_code(tmp_path, broker):
     for name in ("shed", "barn"):
         (tmp_path / name).mkdir()
         made[name] = FleetKeys(tmp_path / name)
-    code = keys.make_code()
+    code = fleet.make_code()
 
     def meet(name, *, is_host):
         config = MqttConfig(host="127.0.0.1", port=broker.port, name=name)
-        found[name] = keys.pair(config, "", made[name], code, 10, is_host=is_host)
+        found[name] = fleet.pair(config, "", made[name], code, 10, is_host=is_host)
 
     host = threading.Thread(target=meet, args=("shed",), kwargs={"is_host": True})
     host.start()
@@ -487,7 +486,7 @@ def test_two_boards_are_paired_by_a_code(tmp_path, broker):
     assert (found["shed"].name, found["barn"].name) == ("barn", "shed")
     assert FleetKeys(tmp_path / "shed").find("barn").number == made["barn"].number
     with pytest.raises(ConfigError, match="no other board came"):
-        keys.pair(MqttConfig(host="127.0.0.1", port=broker.port), "", made["shed"], code, 0.5, is_host=False)
+        fleet.pair(MqttConfig(host="127.0.0.1", port=broker.port), "", made["shed"], code, 0.5, is_host=False)
 
 
 @needs_mosquitto

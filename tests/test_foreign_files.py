@@ -12,11 +12,11 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ToolsConfig
 from picoclaw.daemon.background import run_job
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.records import replace
-from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.store.jobs import Job
 from picoclaw.store.queues import Inbox, InboxMessage
 from picoclaw.workspace import prepare_home

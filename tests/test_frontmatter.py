@@ -11,8 +11,7 @@ from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
-from picoclaw.skills import frontmatter
-from picoclaw.skills.library import SkillLibrary, SkillNeeds
+from picoclaw.skills import SkillLibrary, SkillNeeds, frontmatter
 
 
 def looked_at(tmp_path, data, folder="thing"):

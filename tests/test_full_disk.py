@@ -22,10 +22,9 @@ from picoclaw.channels.channel import ChannelStatus
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteBehindQueue, merge_messages
 from picoclaw.errors import ChannelDown, StoreDamaged, StoreError
 from picoclaw.maintenance import repair
-from picoclaw.store import migrations
 from picoclaw.store.conversations import UNREAD_TAINT, History, TurnWriteBehind
 from picoclaw.store.conversations import UnsavedTurn as Turned
-from picoclaw.store.database import Database
+from picoclaw.store.database import HISTORY_FILE, HISTORY_MIGRATIONS, Database
 from picoclaw.store.queues import Inbox, Outbox, OutboxMessage
 from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, Series
 
@@ -147,7 +146,7 @@ def test_a_new_conversation_gives_way_and_one_that_goes_on_is_kept(tmp_path, mon
 
 
 def test_measurements_give_way_and_where_the_rules_stand_is_kept(tmp_path, monkeypatch):
-    database = Database(tmp_path / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
+    database = Database(tmp_path / HISTORY_FILE, HISTORY_MIGRATIONS)
     kept, series = Samples(database), Series("porch", "temperature")
     moment = ClockReading("boot", 100.0, NOON, True)
     nearly_full(monkeypatch, "measurements")

@@ -17,13 +17,12 @@ import pytest
 from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
+from picoclaw.hw import linux as door
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import Edge, GpioChip, LineInfo
-from picoclaw.hw.linux import gpio as door
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import load_module
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.lines import SimLines
+from picoclaw.hw.sim import SimBoard, SimLines
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
@@ -410,7 +409,7 @@ def test_an_output_whose_level_cannot_be_written_is_given_back(tmp_path):
 HOLDS = """
 import sys
 from pathlib import Path
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 handle = SimBoard(state=Path(sys.argv[1])).line_out("pinctrl-sim", 17, 1)
 print("driven", flush=True)
 input()

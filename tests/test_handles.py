@@ -10,11 +10,11 @@ from rows import each_row
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing, NoPermission, ToolError
-from picoclaw.hw import handles, loader, smbus
+from picoclaw.hw import handles, loader
 from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer, translate_os_error
 from picoclaw.hw.handles import I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.buses import SimSerial, SimSpi
+from picoclaw.hw.sim import SimSerial, SimSpi
 from picoclaw.hw.sim.script import SimFault, SimFaults
 
 # --- checksums ---
@@ -229,21 +229,21 @@ def test_a_1_wire_part_reads_its_own_files_only():
 @each_row(
     ("text", "found"),
     [
-        ("write 0x24 0x00, wait 15, read 6", [I2CWrite(b"\x24\x00"), smbus.ScriptWait(15), I2CRead(6)]),
+        ("write 0x24 0x00, wait 15, read 6", [I2CWrite(b"\x24\x00"), handles.ScriptWait(15), I2CRead(6)]),
         ("write 36 0", [I2CWrite(b"\x24\x00")]),
-        (" READ  0x06 ;\n\n WaiT 0 ,,", [I2CRead(6), smbus.ScriptWait(0)]),
+        (" READ  0x06 ;\n\n WaiT 0 ,,", [I2CRead(6), handles.ScriptWait(0)]),
         ("write 255 0xff 0xFF 0x00ff", [I2CWrite(b"\xff\xff\xff\xff")]),
         ("read 1\nread 256", [I2CRead(1), I2CRead(256)]),
         ("\twrite\t1\t2\t", [I2CWrite(b"\x01\x02")]),
         ("write " + "7 " * 256, [I2CWrite(b"\x07" * 256)]),
-        (", ".join(["wait 2500"] * 2), [smbus.ScriptWait(2500)] * 2),
+        (", ".join(["wait 2500"] * 2), [handles.ScriptWait(2500)] * 2),
         (", ".join(["read 1"] * 42), [I2CRead(1)] * 42),
         ("write 0", [I2CWrite(b"\0")]),
         ("write 00", [I2CWrite(b"\0")]),
     ],
 )
 def test_steps_in_words(text, found):
-    assert smbus.parse_script(text) == found
+    assert handles.parse_script(text) == found
 
 
 @each_row(
@@ -272,7 +272,7 @@ def test_steps_in_words(text, found):
 )
 def test_a_wrong_step_is_named(text, said):
     with pytest.raises(ToolError) as caught:
-        smbus.parse_script(text)
+        handles.parse_script(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250
@@ -288,8 +288,8 @@ def test_a_wrong_step_is_named(text, said):
     ],
 )
 def test_smbus_writes(kind, data, segment):
-    assert smbus.make_smbus_write(0x5A, 5, kind, data) == I2CWrite(segment)
-    guarded = smbus.make_smbus_write(0x5A, 5, kind, data, pec=True).data
+    assert handles.make_smbus_write(0x5A, 5, kind, data) == I2CWrite(segment)
+    guarded = handles.make_smbus_write(0x5A, 5, kind, data, pec=True).data
     assert guarded[:-1] == segment
     assert handles.crc8(bytes([0x5A << 1]) + guarded, 0x07, 0) == 0
 

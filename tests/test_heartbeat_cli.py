@@ -17,11 +17,10 @@ from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.config import Config
 from picoclaw.config.tables import UNATTENDED_LIMITS, BoardConfig, HeartbeatConfig, ModelConfig, ToolsConfig
 from picoclaw.daemon.background import build_heartbeat, open_own_heartbeat, run_heartbeats
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop
 from picoclaw.records import replace
-from picoclaw.store import migrations
-from picoclaw.store.database import Database
+from picoclaw.store.database import HISTORY_FILE, HISTORY_MIGRATIONS, Database
 from picoclaw.store.jobs import Heartbeats
 from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
@@ -221,7 +220,7 @@ def test_the_history_tells_the_past(home):
     now = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
     past = SampleHistory(home, now.timestamp)
     assert past("greenhouse", "temperature", 600) == ()
-    with closing(Database(home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)) as database:
+    with closing(Database(home / HISTORY_FILE, HISTORY_MIGRATIONS)) as database:
         points = [(1000.0, 29.0), (1500.0, 31.0), (1900.0, None)]
         series = Series("greenhouse", "temperature")
         Samples(database).keep(ClockReading("boot", 2000.0, now), [SampleBlock(series, points)])
@@ -229,7 +228,7 @@ def test_the_history_tells_the_past(home):
         found = [(round(age), value) for age, value in past("greenhouse", "temperature", 600)]
         assert found == [(500, 31.0), (100, None)]
         assert past("greenhouse", "humidity", 600) == []
-    (home / migrations.HISTORY_FILE).write_bytes(b"no database")
+    (home / HISTORY_FILE).write_bytes(b"no database")
     assert past("greenhouse", "temperature", 600) == ()
 
 

@@ -16,16 +16,15 @@ from picoclaw.cli import run
 from picoclaw.config import Config
 from picoclaw.hw import detect
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
-from picoclaw.store import migrations
-from picoclaw.store.database import Database
+from picoclaw.store.database import HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, SensorFailure, Series
-from picoclaw.tools.history import SensorHistory
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.rules import RuleTool, list_measured
+from picoclaw.tools.sensors import SensorHistory
 from picoclaw.wiring import Wiring
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -46,7 +45,7 @@ def toolset(*groups, ask=None):
 
 def fill(home, now=NOW, hours=48):
     """Two days: a saw-tooth each day, one degree warmer on the second; some readings fail."""
-    database = Database(home / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(home / "history.db", HISTORY_MIGRATIONS)
     samples = Samples(database)
     first = now - timedelta(hours=hours)
     for hour in range(hours):
@@ -377,7 +376,7 @@ def test_history_as_a_picture(filled, capsys):
 
 
 def test_pictures_of_several_sensors_are_files_of_their_own_and_json_stays_json(filled, capsys):
-    database = Database(filled / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(filled / "history.db", HISTORY_MIGRATIONS)
     moment = ClockReading("filled", 48 * 3600.0, datetime.now(UTC))
     blocks = [SampleBlock(Series(name, "temperature"), [(48 * 3600.0 - 60, 20.0)]) for name in ("attic", "28-0a1b")]
     Samples(database).keep(moment, blocks)
@@ -388,7 +387,7 @@ def test_pictures_of_several_sensors_are_files_of_their_own_and_json_stays_json(
 
 
 def test_what_cannot_be_drawn_is_said(filled, capsys):
-    database = Database(filled / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(filled / "history.db", HISTORY_MIGRATIONS)
     failed = SampleBlock(Series("attic", "temperature"), [(48 * 3600.0 - 60, None)])
     Samples(database).keep(ClockReading("filled", 48 * 3600.0, datetime.now(UTC)), [failed])
     database.close()
@@ -462,7 +461,7 @@ class Unset(SimBoard):
 def test_where_a_rule_stands_heeds_whether_the_date_is_believed(home, capsys, monkeypatch, believed, said):
     monkeypatch.setattr(detect, "choose_board", lambda *_: Unset())
     (home / "rules.toml").write_text('[rules.x]\nwhen = "every hour"\nnotify = "x"\n')
-    database = Database(home / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(home / "history.db", HISTORY_MIGRATIONS)
     Samples(database).keep(ClockReading(read_boot_id(), 5.0, NOW, believed), [], (), {"x": RuleState().dump()})
     database.close()
     assert cli("rules") == 0
@@ -489,7 +488,7 @@ def test_looking_at_the_rules_has_an_open_chat_look_too(home):
 
 def test_the_log_says_what_was_cut_off(home, capsys):
     assert cli("rules", "log") == 0
-    database = Database(home / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(home / "history.db", HISTORY_MIGRATIONS)
     firings = RuleLog(database)
     now = ClockReading(read_boot_id(), 5.0, NOW)
     firings.settle(firings.begin("hot", "greenhouse temperature 36 °C", "tell", now, {}), "told")

@@ -13,7 +13,7 @@ from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.daemon.dashboard import DaemonBackend
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.security.audit import LOG_NAME
 from picoclaw.store.people import SkillGrants
 from picoclaw.workspace import prepare_home

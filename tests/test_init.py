@@ -19,10 +19,10 @@ from rights import ordinary_user
 from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import diff_templates, keep_pages, prepare_home
-from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES
+from picoclaw.workspace.pages import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 TEMPLATES = find_shipped("templates") / "workspace"
 
@@ -100,7 +100,7 @@ def test_a_part_that_answers_is_offered(name, tmp_path, monkeypatch, capsys):
     part, said, answers, done = FOUND[name]
     (tmp_path / "sim.toml").write_text(f'[parts.loose]\npart = "{part}"\n')
     monkeypatch.setenv("PICOCLAW_HOME", str(tmp_path))
-    monkeypatch.setattr("picoclaw.hw.sim.board.SimBoard", LooseBoard)
+    monkeypatch.setattr("picoclaw.hw.sim.SimBoard", LooseBoard)
     monkeypatch.setattr("builtins.input", lambda _: answers.pop(0))
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)

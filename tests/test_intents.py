@@ -16,7 +16,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
 from picoclaw.errors import ConfigError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.grammar import load_grammar
 from picoclaw.intents.matcher import IntentMatcher
 from picoclaw.intents.provider import IntentProvider

@@ -10,7 +10,7 @@ from rows import each_row
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Message, Request, ToolCall
 from picoclaw.workspace import prepare_home

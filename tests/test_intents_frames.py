@@ -12,7 +12,7 @@ from test_intents_languages import answer, home, make_provider, off, on, read  #
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.outputs import audit
 from picoclaw.times import parse_range

@@ -16,7 +16,7 @@ from picoclaw.app import App
 from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.grammar import Grammar, load_grammar, read_marks
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Caller, Inbound, Message, Request, Text, ToolCall

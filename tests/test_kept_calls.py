@@ -14,7 +14,7 @@ from page_house import Client
 from person import Person, picoclaw_process
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
-from picoclaw.channels.http_api import Timing
+from picoclaw.channels.polled import Timing
 from picoclaw.channels.telegram.channel import NOT_OWNER, QUESTION_CLOSED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig

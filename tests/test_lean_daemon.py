@@ -221,7 +221,7 @@ def test_channels_sleep_until_there_is_a_letter(tmp_path):
 
 SHOW = """
 import ctypes, threading
-from picoclaw.daemon.watchdog import limit_malloc_arenas
+from picoclaw.daemon.process import limit_malloc_arenas
 if {shared}:
     assert limit_malloc_arenas()
 meet = threading.Barrier(9)

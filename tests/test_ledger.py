@@ -38,7 +38,7 @@ from picoclaw.daemon.background import build_heartbeat, make_clock_watch, read_h
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, collect_offline_status
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, StoreError, TurnStopped, Unavailable
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.memory import notes
 from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, Request, Stop, Text, ToolCall, Usage
 from picoclaw.occurrences import Plan

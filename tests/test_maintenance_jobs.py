@@ -21,14 +21,14 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
 from picoclaw.files import create_file
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.maintenance.jobs import MaintenanceJobs
-from picoclaw.memory import fact_check, notes, versions
+from picoclaw.memory import notes, versions
 from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Inbound, Stop
 from picoclaw.providers.model import ModelProvider
-from picoclaw.skills.library import Skill
+from picoclaw.skills import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
 from picoclaw.workspace.pages import Prompts
@@ -438,7 +438,7 @@ def test_forgetting_a_word_keeps_the_other_entries_of_earlier_versions(home):
 def test_forgetting_a_long_line_takes_its_beginning_out_of_the_log(home, fill, old):
     """Also where the cut falls on a blank, and what an earlier version cut two characters later."""
     line = f"the safe behind the {fill} clock opens with the number 1234 {'and so on ' * 9}".strip()
-    quoted = f"{line[:60]}…" if old else fact_check.quote_lines([line])
+    quoted = f"{line[:60]}…" if old else versions.quote_lines([line])
     versions.log_dream(home.config.home, NIGHT, f"written anew; dropped: {quoted}; the pump is blue")
     versions.forget_versions(home.config.home, line)
     (said,) = versions.read_dream_log(home.config.home)

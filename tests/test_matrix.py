@@ -12,12 +12,12 @@ from daemon_kit import PUMP, Daemon, furnished
 from matrix_kit import QUICK, Board
 from matrix_server import ANN, BOB, EVE, ME, TOKEN, MatrixServer
 
-from picoclaw.channels.http_api import Busy
 from picoclaw.channels.matrix import channel as matrix_channel
 from picoclaw.channels.matrix.api import RoomInfo, RoomPlace, parse_event, parse_place
 from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
 from picoclaw.channels.matrix.sender import render_html
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import Busy
 from picoclaw.channels.rich_text import render_rich
 from picoclaw.daemon import delivery
 from picoclaw.errors import ChannelDown, ChannelError
@@ -795,7 +795,7 @@ def told_by(board):
     ],
 )
 def test_a_poll_that_fails_is_begun_anew(tmp_path, server, room, monkeypatch, faults, word):
-    monkeypatch.setattr("picoclaw.channels.http_api.BadToken.retry_s", 0.2)
+    monkeypatch.setattr("picoclaw.channels.polled.BadToken.retry_s", 0.2)
     with Board(tmp_path / "home", server.url, TOKEN, owner=ANN) as board:
         settled(server)
         server.fail("sync", *faults * 2)

@@ -9,10 +9,10 @@ import pytest
 from matrix_kit import Board
 from synapse_server import LIMITS, PYTHON, SynapseServer, quote
 
-from picoclaw.channels.http_api import Timing
 from picoclaw.channels.matrix import channel as matrix_channel
 from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import Timing
 from picoclaw.messages import Text, ToolCall
 from picoclaw.store.approvals import Approval
 
@@ -269,7 +269,7 @@ def test_what_was_missed_is_read_back_and_a_number_is_sent_once(tmp_path, server
 
 
 def test_a_server_that_restarts_and_one_that_logs_us_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("picoclaw.channels.http_api.BadToken.retry_s", 0.5)
+    monkeypatch.setattr("picoclaw.channels.polled.BadToken.retry_s", 0.5)
     synapse = SynapseServer(tmp_path / "synapse")
     with synapse:
         pico, ann = synapse.register("pico"), synapse.register("ann")

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from picoclaw.config.tables import McpConfig
+from picoclaw.mcp import McpError
 from picoclaw.mcp.client import AuthNeeded
-from picoclaw.mcp.oauth import REDIRECT, TokenStore, log_in, read_challenge
-from picoclaw.mcp.wire import McpError
+from picoclaw.mcp.http import REDIRECT, TokenStore, log_in, read_challenge
 from picoclaw.tools.mcp import McpServers
 
 TOOL = {"name": "say", "inputSchema": {"type": "object"}}

@@ -17,10 +17,9 @@ from page_house import PaperHouse, served
 
 from picoclaw.app import App
 from picoclaw.config import Config
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.mcp.endpoint import HttpServer, StdioServer
-from picoclaw.mcp.server import TOOLS, BoardBackend, ClientState, McpServer, share_board
-from picoclaw.mcp.wire import META
+from picoclaw.hw.sim import SimBoard
+from picoclaw.mcp import META
+from picoclaw.mcp.server import TOOLS, BoardBackend, ClientState, HttpServer, McpServer, StdioServer, share_board
 from picoclaw.workspace import prepare_home
 
 PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\nwho = ["owner", "mcp"]\n'

@@ -8,7 +8,7 @@ import pytest
 
 from picoclaw.app import App
 from picoclaw.config import Config
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.memory import versions
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.messages import Caller, Inbound, ToolCall

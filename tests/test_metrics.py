@@ -7,7 +7,7 @@ from daemon_kit import Daemon, furnished, until
 from mqtt_broker import free_port
 from page_house import PaperHouse, served
 
-from picoclaw.channels.dashboard.backend import Figure, SensorValue
+from picoclaw.channels.dashboard.live import Figure, SensorValue
 from picoclaw.channels.dashboard.programs import format_metrics
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError

@@ -13,8 +13,16 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.hw.loader import format_sensor_table, resolve_part
 from picoclaw.hw.reading import Reading
 from picoclaw.mqtt.connection import Heard
-from picoclaw.mqtt.discover import MAX_TOPICS, Listener, is_filter, list_offers, list_topics
-from picoclaw.mqtt.homeassistant import Names, make_discovery, make_values
+from picoclaw.mqtt.discovery import (
+    MAX_TOPICS,
+    Listener,
+    Names,
+    is_filter,
+    list_offers,
+    list_topics,
+    make_discovery,
+    make_values,
+)
 
 ESPHOME = {
     "name": "Attic temperature",

@@ -9,7 +9,7 @@ from mqtt_broker import Broker, Other, needs_mosquitto
 from person import picoclaw_process
 from rows import each_row
 
-from picoclaw.mqtt.homeassistant import parse_order
+from picoclaw.mqtt.discovery import parse_order
 from picoclaw.outputs.config import load_outputs
 from picoclaw.security.policy import EFFECTS, CallRequest, Policy, ToolCall, VerdictRow, decide
 

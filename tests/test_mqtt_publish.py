@@ -15,7 +15,7 @@ from picoclaw.daemon.mqtt import MqttChannel
 from picoclaw.errors import StoreError
 from picoclaw.hw import detect
 from picoclaw.hw.reading import QUANTITIES, Reading
-from picoclaw.mqtt.homeassistant import (
+from picoclaw.mqtt.discovery import (
     Names,
     make_discovery,
     make_identifier,

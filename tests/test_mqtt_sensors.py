@@ -18,7 +18,7 @@ from picoclaw.errors import ConfigError
 from picoclaw.hw.loader import describe_part, resolve_part
 from picoclaw.hw.reading import Reading, find_conversion
 from picoclaw.mqtt.connection import Heard
-from picoclaw.mqtt.discover import MqttSensors
+from picoclaw.mqtt.discovery import MqttSensors
 from picoclaw.outputs.config import RequiredSensor
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler
 

@@ -15,8 +15,8 @@ from model_server import ModelServer, call, reply, status
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig, PromptConfig
-from picoclaw.hw import health
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw import kernel
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import prepare_home
@@ -73,7 +73,7 @@ def taken_apart(text):
 def values(home):
     """What may stand in the places of each template, as a pattern: the files' texts and plain facts of this machine."""
     pages = "|".join(re.escape(f"{page.name}¦{page.text}") for page in Pages(home).pages(PAGES))
-    board, arch, python = health.read_model(SimBoard()), os.uname().machine, ".".join(map(str, sys.version_info[:3]))
+    board, arch, python = kernel.read_model(SimBoard()), os.uname().machine, ".".join(map(str, sys.version_info[:3]))
     return {
         "identity": "picoclaw",
         "skills": r"(- [\w-]+: [^\n]+\n?)+",
@@ -242,7 +242,7 @@ def test_requests_are_made_in_few_places():
         "agent/loop.py",
         "agent/small.py",
         "providers/model.py",
-        "cli/prompt.py",
+        "cli/model.py",
         "maintenance/doctor.py",
         "agent/summon.py",
         "memory/dream.py",

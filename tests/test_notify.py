@@ -14,7 +14,7 @@ from rows import each_row
 
 from picoclaw.channels.notify import NotifyChannel
 from picoclaw.config import load_config
-from picoclaw.config.credentials import list_stored_secrets
+from picoclaw.config.files import list_stored_secrets
 from picoclaw.config.tables import NotifyConfig
 from picoclaw.errors import ChannelDown, ChannelError, ConfigError
 from picoclaw.store.queues import OutboxMessage

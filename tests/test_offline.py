@@ -19,7 +19,7 @@ from scripted import CALLER, PROMPTS, Toolbox, toolset_of
 
 from picoclaw.agent.loop import Agent
 from picoclaw.channels.channel import ChannelStatus
-from picoclaw.channels.http_api import BadToken, LinkState, Timing, Unreachable
+from picoclaw.channels.polled import BadToken, LinkState, Timing, Unreachable
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_delivery, merge_messages
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable

@@ -12,7 +12,7 @@ from timing import is_in_proportion
 
 from picoclaw import config, workspace
 from picoclaw.app import App
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.resources import find_shipped

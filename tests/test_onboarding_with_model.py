@@ -8,7 +8,7 @@ from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.provider import IntentProvider, OnboardingProvider
 from picoclaw.messages import End, Inbound, Message, Request, ToolCall, Usage
 from picoclaw.resources import find_shipped

@@ -10,7 +10,7 @@ from rows import each_row
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import JobTime, Plan
 from picoclaw.security import orders

@@ -9,9 +9,9 @@ import pytest
 from page_house import PaperHouse, later, served
 from rows import each_row
 
-from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
 from picoclaw.channels.dashboard.live import PAGE_OUTBOX_FILE as LETTERS
+from picoclaw.channels.dashboard.live import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
 from picoclaw.daemon.status import name_troubles
 from picoclaw.errors import ChannelDown, ChannelError, StoreError

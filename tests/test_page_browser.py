@@ -8,8 +8,8 @@ import pytest
 from browser import Browser
 from page_house import PaperHouse
 
-from picoclaw.channels.dashboard.backend import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.channel import DashboardChannel
+from picoclaw.channels.dashboard.live import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.login import make_code
 from picoclaw.config import load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig

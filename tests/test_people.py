@@ -28,12 +28,12 @@ from picoclaw.config.tables import AgentConfig, HookConfig, MemoryConfig, ModelC
 from picoclaw.daemon.background import run_job, word_reminder
 from picoclaw.daemon.delivery import format_message
 from picoclaw.errors import ConfigError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, Turn, Usage
-from picoclaw.people import People
 from picoclaw.records import replace
 from picoclaw.security.policy import compute_digest
 from picoclaw.store.database import Database
+from picoclaw.store.people import People
 from picoclaw.store.queues import Outbox, OutboxMessage
 from picoclaw.workspace import prepare_home
 

@@ -18,8 +18,8 @@ from daemon_kit import Daemon, events_until, furnished, until
 from page_house import Client, served
 from person import PICOCLAW, picoclaw_process
 
-from picoclaw.channels.dashboard import site
-from picoclaw.channels.dashboard.backend import PageQuestion
+from picoclaw.channels.dashboard import channel
+from picoclaw.channels.dashboard.live import PageQuestion
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.dashboard.programs import Programs
 from picoclaw.channels.ipc import connect
@@ -273,7 +273,7 @@ ROUTES = {
     ("POST", "/v1/other"): dict.fromkeys(OPEN, 401),
     ("POST", "/hooks/door"): dict.fromkeys(OPEN, 401),
     **{(method, "/mcp"): dict.fromkeys(OPEN, 401) for method in ("GET", "POST", "DELETE")},
-    **{("GET", path): PUBLIC for path in site.FILES},
+    **{("GET", path): PUBLIC for path in channel.FILES},
 }
 BODY = {"text": "how warm is it?", "id": "abc", "name": "pump", "word": "yes", "code": "0000-0000"}
 

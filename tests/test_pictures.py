@@ -18,7 +18,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Unavailable
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Image, Inbound, Message, Request
 from picoclaw.providers.model import ModelProvider
 from picoclaw.providers.sanitize import sanitize_history

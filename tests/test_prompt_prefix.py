@@ -9,7 +9,7 @@ from model_server import Received
 
 from picoclaw.app import App
 from picoclaw.config import Config
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 
 
 def test_each_request_is_the_one_before_and_what_is_new(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from picoclaw.prompts import count_bytes
 from picoclaw.records import replace
 from picoclaw.store.database import Database
 from picoclaw.store.pulse import MAX_OPEN, MAX_TEXT_CHARS, Pulse, PulseAuthor, PulseChange
-from picoclaw.tools.pulse import PulseTool
+from picoclaw.tools.memory import PulseTool
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ME = PulseAuthor("terminal", NOW)

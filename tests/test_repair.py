@@ -13,16 +13,23 @@ import apsw
 import pytest
 
 from picoclaw import files
-from picoclaw.daemon import watchdog
+from picoclaw.daemon import process
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.maintenance import backup, database_copy, repair
 from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.occurrences import Plan
 from picoclaw.security.redaction import Redactor
-from picoclaw.store import migrations
 from picoclaw.store.conversations import History
-from picoclaw.store.database import COPIES_FOLDER, LAST_CHAT_MARK, SUSPECT_SUFFIX, Database, Marks
+from picoclaw.store.database import (
+    COPIES_FOLDER,
+    HISTORY_FILE,
+    HISTORY_MIGRATIONS,
+    LAST_CHAT_MARK,
+    SUSPECT_SUFFIX,
+    Database,
+    Marks,
+)
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.queues import Inbox, InboxMessage, Outbox
 
@@ -378,8 +385,8 @@ def test_a_suspicion_without_damage_is_forgotten(home):
 
 def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     filled(home)
-    path = home / migrations.HISTORY_FILE
-    database = Database(path, migrations.HISTORY_MIGRATIONS)
+    path = home / HISTORY_FILE
+    database = Database(path, HISTORY_MIGRATIONS)
     with database.transaction() as connection:
         connection.execute("INSERT INTO series VALUES (1, 'porch', 'temperature')")
         rows = [(60, at * 60, 1, 1, 0, 20.0, 20.0, 20.0) for at in range(5000)]
@@ -391,7 +398,7 @@ def test_the_history_of_the_sensors_is_read_as_far_as_it_goes(home):
     (line,) = repair.repair_home(home)
     assert line.startswith("history.db was damaged")
     assert [text for _, text, _ in letters(home)] == ["a letter", line]
-    database = Database(path, migrations.HISTORY_MIGRATIONS)
+    database = Database(path, HISTORY_MIGRATIONS)
     with database.reading() as connection:
         assert 4500 < connection.execute("SELECT count(*) FROM spans").get < 5000
     database.close()
@@ -608,15 +615,15 @@ def test_without_reserve_there_is_nothing_to_spend(home):
 
 
 def test_a_clean_end_is_told_from_a_cut(home):
-    assert not watchdog.has_unclean_end(home)
-    for number in range(watchdog.MAX_CRASHES):
-        assert not watchdog.is_crash_loop(home, 1000.0 + number)
-        watchdog.record_start(home, 1000.0 + number)
-        assert watchdog.has_unclean_end(home)
-    assert watchdog.is_crash_loop(home, 1010.0)
-    assert not watchdog.is_crash_loop(home, 1010.0 + 2 * watchdog.CRASH_WINDOW_S)
-    watchdog.record_clean_end(home)
-    assert not watchdog.has_unclean_end(home)
+    assert not process.has_unclean_end(home)
+    for number in range(process.MAX_CRASHES):
+        assert not process.is_crash_loop(home, 1000.0 + number)
+        process.record_start(home, 1000.0 + number)
+        assert process.has_unclean_end(home)
+    assert process.is_crash_loop(home, 1010.0)
+    assert not process.is_crash_loop(home, 1010.0 + 2 * process.CRASH_WINDOW_S)
+    process.record_clean_end(home)
+    assert not process.has_unclean_end(home)
 
 
 def test_a_backup_holds_neither_copies_nor_what_is_damaged(home):

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from picoclaw.errors import StoreNewer
-from picoclaw.store import migrations
-from picoclaw.store.database import Database
+from picoclaw.store.database import HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series, pack_points, unpack_points
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -17,7 +16,7 @@ HOUR, DAY = 3600.0, 86_400.0
 
 @pytest.fixture
 def database(tmp_path):
-    database = Database(tmp_path / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(tmp_path / "history.db", HISTORY_MIGRATIONS)
     yield database
     database.close()
 
@@ -186,4 +185,4 @@ def test_a_trouble_that_lasts_is_one(samples):
 def test_state_and_history_are_not_taken_for_each_other(tmp_path):
     Database(tmp_path / "state.db").close()
     with pytest.raises(StoreNewer, match="newer picoclaw"):
-        Database(tmp_path / "state.db", migrations.HISTORY_MIGRATIONS)
+        Database(tmp_path / "state.db", HISTORY_MIGRATIONS)

@@ -22,10 +22,10 @@ from picoclaw.daemon.process import LeaderLock
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import Reading, WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import DEFAULT_SCRIPT, SimFault
 from picoclaw.outputs import config
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Jobs
 from picoclaw.store.samples import ClockReading, RuleLog, Samples, Series
@@ -100,7 +100,7 @@ class House:
         self.restart()  # lets go of the lock, and keeps nothing
 
     def store(self):
-        return Database(self.home / "history.db", migrations.HISTORY_MIGRATIONS)
+        return Database(self.home / "history.db", database.HISTORY_MIGRATIONS)
 
     def log(self):
         database = self.store()

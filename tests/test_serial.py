@@ -17,12 +17,10 @@ from rights import ordinary_user
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SerialPortInfo, SerialSettings
-from picoclaw.hw.linux import buses
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard, buses
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim import parts
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard, parts
 from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped

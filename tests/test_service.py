@@ -15,7 +15,7 @@ from rows import each_row
 from picoclaw.cli import service
 from picoclaw.cli.arguments import Parser
 from picoclaw.errors import ConfigError
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.maintenance import install
 from picoclaw.maintenance import service as maintenance_service
 from picoclaw.resources import find_shipped

@@ -9,7 +9,7 @@ from test_people import PEOPLE, Household
 from picoclaw.app import App
 from picoclaw.cli import run
 from picoclaw.config import Config
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.memory.search import OWN_FACTOR
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import count_bytes

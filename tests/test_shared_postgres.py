@@ -16,11 +16,10 @@ from shared_kit import AGENT, OTHER, Board, Clock, page, session, turn
 from picoclaw.agents import agent_id
 from picoclaw.config import Config
 from picoclaw.config.tables import StoreConfig
-from picoclaw.daemon.store import StoreWorker
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
 from picoclaw.shared.postgres import read_address, revoke_board, set_up_board, show_address
-from picoclaw.shared.store import SearchScope, SharedChunk, open_shared_store
-from picoclaw.shared.tables import MIGRATIONS, TABLES, make_id
+from picoclaw.shared.store import MIGRATIONS, TABLES, SearchScope, SharedChunk, make_id, open_shared_store
+from picoclaw.shared.sync import StoreWorker
 
 
 @pytest.fixture

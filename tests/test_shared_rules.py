@@ -14,7 +14,7 @@ from picoclaw.agents import agent_id
 from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.memory.search import OWN_FACTOR
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.records import replace

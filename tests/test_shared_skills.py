@@ -14,9 +14,8 @@ from picoclaw.agents import agent_id
 from picoclaw.errors import SkillError, StoreError
 from picoclaw.shared.postgres import set_up_board
 from picoclaw.shared.skills import ArrivedSkills, SkillContent, pack_skill, unpack_skill
-from picoclaw.shared.store import open_shared_store
-from picoclaw.shared.tables import make_id
-from picoclaw.skills.library import SkillLibrary, compute_version, list_home_tiers, read_skill_files
+from picoclaw.shared.store import make_id, open_shared_store
+from picoclaw.skills import SkillLibrary, compute_version, list_home_tiers, read_skill_files
 from picoclaw.store.people import SkillGrant, SkillGrants
 
 FRONT = "---\nname: {}\ndescription: how to water\n---\n\n"
@@ -245,7 +244,7 @@ def test_grants_come_with_the_yes_and_end_everywhere(boards, grantee):
 def test_an_agent_keeps_the_version_that_it_was_granted(boards):
     one, two = boards("shed"), boards("kitchen")
     old = write_skill(one, "old")
-    from picoclaw.skills.library import pin_skill, read_skill
+    from picoclaw.skills import pin_skill, read_skill
 
     pin_skill(read_skill(one.config.home / "workspace/skills/watering"), one.config.home, "garden")
     grant(one, "agent:garden", pinned=old)

@@ -17,9 +17,8 @@ from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.resources import find_shipped
 from picoclaw.shared.home import EVERYONE, is_page_name, merge_lines
-from picoclaw.shared.store import SearchScope, open_shared_store, search_store
+from picoclaw.shared.store import SearchScope, make_id, open_shared_store, search_store
 from picoclaw.shared.sync import iter_rows
-from picoclaw.shared.tables import make_id
 from picoclaw.store.sessions import Sessions
 
 DAY = "memory/202611/20261126.md"
@@ -550,7 +549,7 @@ def back_up(place, folder):
         return folder / "backup"
     import psycopg
 
-    from picoclaw.shared.tables import TABLES
+    from picoclaw.shared.store import TABLES
 
     with psycopg.connect(place.url) as connection:
         names = ["boards", *TABLES, "chunks"]

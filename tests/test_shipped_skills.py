@@ -21,18 +21,11 @@ from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.cli.common import open_app
-from picoclaw.hw import health
+from picoclaw.hw import kernel
 from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped
-from picoclaw.skills.library import (
-    BUILT_IN,
-    SkillContext,
-    SkillLibrary,
-    describe_unmet_needs,
-    find_triggered,
-    format_listing,
-)
+from picoclaw.skills import BUILT_IN, SkillContext, SkillLibrary, describe_unmet_needs, find_triggered, format_listing
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command
 
@@ -587,7 +580,7 @@ def test_the_flags_of_throttling():
     text = TEXTS["board-care"]
     (bits,) = re.findall(r"gives bits: (.*?), all of them now", text, re.DOTALL)
     named = {int(bit, 16): words for bit, words in re.findall(r"(0x\d) ([\w -]+)", bits)}
-    assert {bit: health.decode_throttling(bit)[0] for bit in named} == {
+    assert {bit: kernel.decode_throttling(bit)[0] for bit in named} == {
         1: "under-voltage now",
         2: "processor frequency capped now",
         4: "throttled now",

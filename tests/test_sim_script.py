@@ -11,9 +11,7 @@ from picoclaw.hw import loader
 from picoclaw.hw.board import Backoff, I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim import script
-from picoclaw.hw.sim.board import SimBoard
-from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
+from picoclaw.hw.sim import SimBoard, SimI2C, SimSerial, SimSpi, script
 from picoclaw.hw.sim.script import GREENHOUSE, Scene, SimFault, SimFaults
 from picoclaw.resources import find_shipped
 

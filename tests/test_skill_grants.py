@@ -13,9 +13,9 @@ from picoclaw.cli import run
 from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, MemoryConfig, ModelConfig
 from picoclaw.errors import ConfigError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
-from picoclaw.skills.library import list_home_tiers, pin_skill, read_skill
+from picoclaw.skills import list_home_tiers, pin_skill, read_skill
 from picoclaw.store.database import Database
 from picoclaw.store.people import AGENT, EVERYONE, PERSON, SkillGrant, SkillGrants
 from picoclaw.workspace import prepare_home

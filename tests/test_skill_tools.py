@@ -11,7 +11,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.prompts import count_bytes
 from picoclaw.security.guard import Guard, format_ascii, format_call_question
 from picoclaw.security.policy import CallRequest, Policy
-from picoclaw.skills.library import SkillContext, SkillLibrary, list_tiers
+from picoclaw.skills import SkillContext, SkillLibrary, list_tiers
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.skills import SkillTools
 

@@ -12,7 +12,7 @@ from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
-from picoclaw.skills.library import (
+from picoclaw.skills import (
     Skill,
     SkillContext,
     SkillLibrary,
@@ -311,7 +311,7 @@ def test_a_flood_of_broken_ones_ends(tmp_path):
 COUNTED = """
 import json, os, sys
 from pathlib import Path
-from picoclaw.skills.library import SkillLibrary
+from picoclaw.skills import SkillLibrary
 root, cache = Path(sys.argv[1]), Path(sys.argv[2])
 stats, opened, real = [], [], os.stat
 def counted(path, *args, **options):

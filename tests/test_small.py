@@ -18,7 +18,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import DeadlinePassed, Refused, Unavailable
 from picoclaw.hw import detect
-from picoclaw.hw.health import is_strained
+from picoclaw.hw.kernel import is_strained
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
 from picoclaw.providers.model import ModelProvider, probe_model
 from picoclaw.workspace import prepare_home

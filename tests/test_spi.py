@@ -18,8 +18,7 @@ from picoclaw.hw.board import SpiSettings, SpiTransfer
 from picoclaw.hw.linux import buses as spi
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim import parts
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard, parts
 from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.resources import find_shipped

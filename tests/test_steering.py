@@ -15,7 +15,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, TurnStopped, Unavailable
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import (
     NO_HOOKS,
     Caller,

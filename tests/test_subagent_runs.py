@@ -18,7 +18,7 @@ from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig, SubagentsConfig, ToolsConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped

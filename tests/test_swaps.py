@@ -10,15 +10,15 @@ from picoclaw.app import App
 from picoclaw.automation import rules
 from picoclaw.config import Config
 from picoclaw.config.tables import ToolsConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.occurrences import Plan
 from picoclaw.outputs.client import OutputsClient
-from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.jobs import Job as Kept
 from picoclaw.workspace import prepare_home
-from picoclaw.workspace.templates import find_onboarding
+from picoclaw.workspace.pages import find_onboarding
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 SKILL = "---\nname: tank\ndescription: the tank\n---\n{}\n"

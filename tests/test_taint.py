@@ -12,7 +12,7 @@ from picoclaw.agent.compaction import OpenConversation
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.workspace import prepare_home

@@ -14,7 +14,7 @@ from picoclaw.app import App
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, CostsConfig, ModelConfig, PersonConfig, SubagentsConfig, TeamConfig
 from picoclaw.errors import ConfigError, OverBudget
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Purpose, Stop, ToolCall, TurnHooks
 from picoclaw.store.queues import Outbox
 from picoclaw.workspace import prepare_home

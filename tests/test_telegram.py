@@ -13,15 +13,15 @@ from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.channels.http_api import Timing
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import Timing
 from picoclaw.channels.telegram.api import parse_place
 from picoclaw.channels.telegram.channel import MAYBE_REPEATED, NOT_ASKED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Notice, Turn, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.resources import find_shipped

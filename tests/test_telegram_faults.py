@@ -13,7 +13,7 @@ import telegram_server as tg
 from telegram_server import OWNER, TOKEN, TelegramServer
 from timing import until
 
-from picoclaw.channels.http_api import Timing
+from picoclaw.channels.polled import Timing
 from picoclaw.channels.telegram.channel import MAYBE_REPEATED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig

@@ -8,7 +8,7 @@ from rows import each_row
 from telegram_server import KINDS
 
 from picoclaw.channels.attachments import make_file_name
-from picoclaw.channels.http_api import LinkState, Timing, Unreachable
+from picoclaw.channels.polled import LinkState, Timing, Unreachable
 from picoclaw.channels.rich_text import RichText, count_units, render_rich, split_message
 from picoclaw.channels.telegram.api import (
     BotIdentity,

@@ -17,7 +17,7 @@ from picoclaw.app import App
 from picoclaw.channels.dashboard.live import EventStream, LiveTurn
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import LimitsConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, ToolRun
 
 FOR_A_MODEL = re.compile(

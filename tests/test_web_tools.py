@@ -11,7 +11,7 @@ from web_server import PUBLIC, WebServer, html, leads, said
 from picoclaw.app import App
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, Pending
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest, Policy, decide

@@ -17,7 +17,7 @@ from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, StoreError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Message, ToolCall, TurnContext, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.store.conversations import Results

@@ -15,9 +15,16 @@ from timing import is_in_proportion
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
 from picoclaw.workspace import examine_workspace, list_intent_files, prepare_home, read_intent_tables
-from picoclaw.workspace import templates as workspace_templates
-from picoclaw.workspace.pages import Pages, Prompts, clean_page, read_fields
-from picoclaw.workspace.templates import ONBOARDING_PAGE, TEMPLATE_PAGES, find_onboarding
+from picoclaw.workspace import pages as workspace_templates
+from picoclaw.workspace.pages import (
+    ONBOARDING_PAGE,
+    TEMPLATE_PAGES,
+    Pages,
+    Prompts,
+    clean_page,
+    find_onboarding,
+    read_fields,
+)
 
 TEMPLATES = find_shipped("templates") / "workspace"
 ALL = {*TEMPLATE_PAGES, ONBOARDING_PAGE}

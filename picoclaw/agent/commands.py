@@ -18,7 +18,7 @@ from picoclaw.providers import ledger
 from picoclaw.providers.chain import describe_links
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import find_nearest
-from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.untrusted import find_taints
 from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo

@@ -12,7 +12,7 @@ from typing import Literal
 from picoclaw.agent.context import AgentApp
 from picoclaw.errors import ContextOverflow, PicoclawError, ProviderError, Refused, StoreError, TurnStopped, Unavailable
 from picoclaw.memory.dream import DreamModel
-from picoclaw.memory.fact_check import FactSource, gather_source, is_supported, list_entries, list_lost
+from picoclaw.memory.versions import FactSource, gather_source, is_supported, list_entries, list_lost
 from picoclaw.messages import (
     Caller,
     End,

@@ -23,8 +23,7 @@ from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.registry import ON_REQUEST, ON_REQUEST_IN_HOUSEHOLD
 from picoclaw.window import count_tool_bytes
-from picoclaw.workspace.pages import PAGES, Pages, Prompts, read_fields
-from picoclaw.workspace.templates import ONBOARDING_PAGE
+from picoclaw.workspace.pages import ONBOARDING_PAGE, PAGES, Pages, Prompts, read_fields
 
 if TYPE_CHECKING:
     from picoclaw.agent.loop import Agent
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from picoclaw.config import Config
     from picoclaw.hw.board import Board
     from picoclaw.providers.chain import ModelLink
-    from picoclaw.security.approvals import ApprovalManager
-    from picoclaw.security.guard import PolicyLoader
-    from picoclaw.skills.library import Skill, SkillContext, SkillLibrary
+    from picoclaw.security.guard import ApprovalManager, PolicyLoader
+    from picoclaw.skills import Skill, SkillContext, SkillLibrary
     from picoclaw.store.tasks import Task, Tasks
     from picoclaw.stores import Stores
     from picoclaw.tools.registry import Toolset
@@ -207,7 +205,7 @@ class ContextBuilder:
         `acts` are calls whose outcome is unknown. With `once` (`chat -m`) and without a model there is no first meeting.
         """
         from picoclaw.memory.files import is_tainted
-        from picoclaw.skills.library import BUILT_IN, describe_unmet_needs, find_triggered
+        from picoclaw.skills import BUILT_IN, describe_unmet_needs, find_triggered
 
         app, mode, origin = self.app, self.config.prompt.mode, inbound.origin
         app.library.refresh()
@@ -358,7 +356,7 @@ class ContextBuilder:
     @staticmethod
     def _list_skill_tools(usable: Sequence[Skill]) -> Iterator[str]:
         """The tools that the owner's own skills need or use."""
-        from picoclaw.skills.library import BUILT_IN
+        from picoclaw.skills import BUILT_IN
 
         for skill in usable:
             if skill.tier != BUILT_IN:
@@ -382,8 +380,8 @@ class ContextBuilder:
         virtual: Sequence[Page],
     ) -> PromptFacts:
         """The facts without the pages."""
-        from picoclaw.hw import health
-        from picoclaw.skills.library import format_listing
+        from picoclaw.hw import kernel
+        from picoclaw.skills import format_listing
 
         config, asked = self.config, is_owner(inbound.origin)
         short = self._is_short(skills)
@@ -404,7 +402,7 @@ class ContextBuilder:
             subagent=self.limits,
             leave_to_subagents=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
             runtime={
-                "board": untrusted.sanitize_name(health.read_model(self.app.board)),
+                "board": untrusted.sanitize_name(kernel.read_model(self.app.board)),
                 "os": os.uname().sysname,
                 "arch": os.uname().machine,
                 "python": ".".join(map(str, sys.version_info[:3])),
@@ -419,7 +417,7 @@ class ContextBuilder:
 
     def _is_short(self, skills: Sequence[Skill]) -> bool:
         """Whether the skills may be listed; by the fixed ratio: with a measured one, the cached prompt would change."""
-        from picoclaw.skills.library import fits_prompt, format_listing
+        from picoclaw.skills import fits_prompt, format_listing
 
         listing = prompts.count_bytes(format_listing(skills))
         return fits_prompt(skills, prompts.BYTES_A_TOKEN) and listing * _SKILL_LISTING_SHARE <= self._window_budget.told

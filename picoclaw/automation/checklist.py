@@ -27,7 +27,7 @@ from picoclaw.markdown import find_hidden
 from picoclaw.messages import ToolCall, ToolRun
 from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
 from picoclaw.records import NamedTuple, dataclass
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import ChecklistItemState
 from picoclaw.store.samples import Samples, Series
@@ -717,7 +717,7 @@ class SampleHistory:
 
     def __init__(self, home: Path, clock: Callable[[], float] = time.time) -> None:
         """Opens nothing yet. `clock` gives seconds since 1970."""
-        self._path = home / migrations.HISTORY_FILE
+        self._path = home / database.HISTORY_FILE
         self._clock = clock
         self._database: Database | None = None
 
@@ -730,7 +730,7 @@ class SampleHistory:
             return ()
         now = self._clock()
         try:
-            self._database = self._database or Database(self._path, migrations.HISTORY_MIGRATIONS)
+            self._database = self._database or Database(self._path, database.HISTORY_MIGRATIONS)
             spans = Samples(self._database).spans(Series(sensor, what), now - seconds - _MARGIN_S, now, 1.0)
         except StoreError:
             return ()

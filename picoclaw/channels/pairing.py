@@ -19,10 +19,10 @@ from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.errors import StoreError
 from picoclaw.messages import LOGIN_WAY, Origin
-from picoclaw.people import People
 from picoclaw.security.audit import AuditLog
 from picoclaw.store.conversations import find_agent
 from picoclaw.store.database import Database, Marks
+from picoclaw.store.people import People
 from picoclaw.text import pattern
 
 CODE_MINUTES = 10

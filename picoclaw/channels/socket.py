@@ -23,8 +23,16 @@ from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, get_peer_user, is_
 from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import explain_os_error, listen_unix
-from picoclaw.messages import DEFAULT_SESSION, TERMINAL_SESSIONS, Event, Origin, ToolRun, Turn, TurnHooks
-from picoclaw.stop_order import is_urgent_text
+from picoclaw.messages import (
+    DEFAULT_SESSION,
+    TERMINAL_SESSIONS,
+    Event,
+    Origin,
+    ToolRun,
+    Turn,
+    TurnHooks,
+    is_urgent_text,
+)
 from picoclaw.store.approvals import Approval
 from picoclaw.store.queues import InboxMessage, OutboxMessage
 

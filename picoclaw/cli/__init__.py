@@ -130,11 +130,12 @@ VERBS = {name: entry for group in GROUPS.values() for name, entry in group.items
 _SHARED_MODULES = {
     **dict.fromkeys(("cron", "heartbeat", "rules"), "automation"),
     **dict.fromkeys(("page", "people", "telegram", "matrix"), "channels"),
-    **dict.fromkeys(("agents", "teams"), "agents"),
+    **dict.fromkeys(("agents", "summon", "teams"), "agents"),
     **dict.fromkeys(("approvals", "audit", "policy"), "policy"),
     **dict.fromkeys(("backup", "check", "doctor", "restore", "uninstall", "update"), "maintenance"),
-    **dict.fromkeys(("fleet", "mqtt"), "fleet"),
-    **dict.fromkeys(("model", "usage"), "model"),
+    **dict.fromkeys(("fleet", "mqtt", "store"), "boards"),
+    **dict.fromkeys(("init", "migrate"), "init"),
+    **dict.fromkeys(("model", "prompt", "usage"), "model"),
     **dict.fromkeys(("sensors", "tool", "tools"), "tool"),
     **dict.fromkeys(("logs", "restart", "start"), "service"),
 }

@@ -26,7 +26,7 @@ from picoclaw.cli.common import (
 from picoclaw.daemon.process import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
 from picoclaw.messages import HEARTBEAT_OK, Turn
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.jobs import HeartbeatRecord, Job
 from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import MAX_FIRINGS, ClockReading, RuleLog
@@ -166,7 +166,7 @@ def _list_rules(app: App, _: Options) -> int:
         return 0
     states, unknown = {}, []
     try:
-        if (app.config.home / migrations.HISTORY_FILE).exists():
+        if (app.config.home / database.HISTORY_FILE).exists():
             kept = RuleLog(app.stores.history_database).states()
             states = {name: rule_engine.load_state(text) for name, text in kept.items()}
     except StoreError as error:  # the rules themselves are in a file of their own
@@ -213,7 +213,7 @@ def _list_doubts(app: App, rule: rules.Rule) -> list[str]:
 
 
 def _check_rules(app: App, _: Options) -> int:
-    from picoclaw.hw.health import bad, good
+    from picoclaw.hw.kernel import bad, good
 
     found = _load_rules(app)
     rows = [bad(name, problem) for name, problem in found.problems.items()]
@@ -231,7 +231,7 @@ def _remove_rule(app: App, given: Options) -> int:
 
 def _show_rule_log(app: App, given: Options) -> int:
     home, name = app.config.home, given.name
-    kept = (home / migrations.HISTORY_FILE).exists()
+    kept = (home / database.HISTORY_FILE).exists()
     records = RuleLog(app.stores.history_database).log(given.n, name) if kept else []
     if not records:
         found = _load_rules(app)

@@ -16,8 +16,8 @@ from picoclaw.resources import get_home
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
-    from picoclaw.channels.http_api import HttpApi
     from picoclaw.channels.pairing import Pairing
+    from picoclaw.channels.polled import HttpApi
 
 _Api = TypeVar("_Api", bound="HttpApi")
 
@@ -113,13 +113,13 @@ def _run_token(given: Options, home: Path) -> int:
 
 def _list_urls(page: PageConfig) -> Iterator[str]:
     """Name the addresses that a browser can be given."""
-    from picoclaw.hw import health
+    from picoclaw.hw import kernel
 
     if page.host not in _ANY_ADDRESS:
         host = f"[{page.host}]" if ":" in page.host else page.host
         yield f"http://{host}:{page.port}/"
         return
-    yield from (f"http://{address}:{page.port}/" for address in health.list_addresses())
+    yield from (f"http://{address}:{page.port}/" for address in kernel.list_addresses())
 
 
 def add_people_options(parser: Parser) -> None:
@@ -147,8 +147,8 @@ def add_people_options(parser: Parser) -> None:
 
 def run_people(given: Options) -> int:
     from picoclaw.maintenance import household
-    from picoclaw.people import People
     from picoclaw.store.database import Database
+    from picoclaw.store.people import People
     from picoclaw.workspace import prepare_home
 
     config = load_config()

@@ -562,7 +562,7 @@ def keep_line_history(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        from picoclaw.config.credentials import list_stored_secrets
+        from picoclaw.config.files import list_stored_secrets
         from picoclaw.security.redaction import Redactor
 
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from picoclaw.app import App
     from picoclaw.config import Config
     from picoclaw.config.tables import PersonRole
-    from picoclaw.hw.health import CheckResult
+    from picoclaw.hw.kernel import CheckResult
 
 _BAR_WIDTH = 30
 DEFAULT_SESSION = "terminal"
@@ -259,7 +259,7 @@ def list_chats(app: "App") -> dict[str, None]:
         found += [f"telegram:{number}" for number in pairing.people()]
         pairing.close()
     if app.config.matrix.homeserver and app.config.matrix_token:
-        from picoclaw.channels.matrix.state import list_rooms
+        from picoclaw.channels.matrix.api import list_rooms
 
         found += [f"matrix:{room}" for room in list_rooms(app.config)]
     return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(INTERNAL_SESSIONS))

@@ -8,9 +8,9 @@ from pathlib import Path
 from picoclaw import __version__
 from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.cli.common import add_board_option, ensure_outputs_safe, open_app, print_note
-from picoclaw.daemon import process, watchdog
+from picoclaw.daemon import process
+from picoclaw.daemon.process import MEGABYTE
 from picoclaw.daemon.service import DaemonService
-from picoclaw.daemon.watchdog import MEGABYTE
 from picoclaw.errors import StoreDamaged
 from picoclaw.maintenance import repair
 from picoclaw.resources import get_home
@@ -24,7 +24,7 @@ def options(parser: Parser) -> None:
     parser.add_argument(
         "--memory-mb",
         type=parse_count(_MIN_MEMORY_MB, _MAX_MEMORY_MB),
-        default=watchdog.get_default_memory_limit(watchdog.get_total_memory()) // MEGABYTE,
+        default=process.get_default_memory_limit(process.get_total_memory()) // MEGABYTE,
         metavar="N",
         help="restart when idle if it uses more than this (a quarter of the memory, from 120 to 400)",
     )
@@ -32,13 +32,13 @@ def options(parser: Parser) -> None:
 
 def run(given: Options) -> int:
     """Run until SIGTERM or Ctrl-C, or `picoclaw service stop`; 1 when another daemon has this home."""
-    watchdog.limit_malloc_arenas()
+    process.limit_malloc_arenas()
     ensure_outputs_safe(given)
     home = get_home(os.environ)
     try:
         again = _run_daemon(given, home)
     except StoreDamaged as error:
-        if not DAMAGE_DETECTED.is_set() or watchdog.is_crash_loop(home, time.time()):
+        if not DAMAGE_DETECTED.is_set() or process.is_crash_loop(home, time.time()):
             raise
         print_note(f"{str(error).partition(';')[0]}: restarts to repair it")
         again = True
@@ -57,17 +57,17 @@ def _run_daemon(given: Options, home: Path) -> bool:
         home = app.config.home
         held = process.acquire_lock(home)
         try:
-            if watchdog.has_unclean_end(home):  # what the cut before this start has left half written
+            if process.has_unclean_end(home):  # what the cut before this start has left half written
                 for row in repair.check_leftovers(home):
                     for said in row.repair() if row.repair else ():
                         print_note(f"{row.name}: {said}")
-            safe = watchdog.record_start(home, time.time())
+            safe = process.record_start(home, time.time())
             app.audit.mention("start", version=__version__, pid=os.getpid())
             if not sys.stderr.isatty():  # for the log: whoever cuts the end off the audit cannot cut it off there
                 print_note(f"audit: the newest record is {app.audit.head()}")
             again = DaemonService(app, print_note, given.memory_mb * MEGABYTE, safe=safe).serve()
             app.audit.mention("stop", again=again)
-            watchdog.record_clean_end(home)
+            process.record_clean_end(home)
             if not again:
                 app.wiring.abandon()
         finally:

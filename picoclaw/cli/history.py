@@ -15,11 +15,11 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import add_board_option, open_app, print_safe, print_wrapped
 from picoclaw.errors import ConfigError
 from picoclaw.files import write_atomic
-from picoclaw.store.migrations import HISTORY_FILE
+from picoclaw.store.database import HISTORY_FILE
 from picoclaw.store.samples import Samples, Series
 from picoclaw.text import format_json
-from picoclaw.tools import history
-from picoclaw.tools.history import SeriesSummary
+from picoclaw.tools import sensors
+from picoclaw.tools.sensors import SeriesSummary
 
 _MAX_CHART_WIDTH, _MAX_POINTS, _DATE_LABELS = 72, 320, 5
 
@@ -52,21 +52,21 @@ def _show_history(app: App, given: Options) -> int:
     samples, now = app.stores.samples, app.now()
     known = samples.known()
     if not given.sensor:
-        print_wrapped(*history.list_newest(known, now.tzinfo))
+        print_wrapped(*sensors.list_newest(known, now.tzinfo))
         _print_simulated_note(app)
         return 0
     try:
         when = times.parse_range(" ".join(given.range) or "last 24 hours", now)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    series = history.find_series(list(known), given.sensor, "")
+    series = sensors.find_series(list(known), given.sensor, "")
     if not series:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)
         raise ConfigError(f"nothing is kept of {given.sensor!r}; kept are: {names or 'no measurements yet'}")
     most = _MAX_POINTS if given.svg or given.json else min(_MAX_CHART_WIDTH, shutil.get_terminal_size().columns - 10)
     if not given.range:
         when = _leave_out_beginning(samples, series, when)
-    found = [look for one in series if (look := history.summarize_series(samples, one, when, max(8, most)))]
+    found = [look for one in series if (look := sensors.summarize_series(samples, one, when, max(8, most)))]
     if not found:
         raise ConfigError(f"nothing was measured from {when.begin:%Y-%m-%d %H:%M} to {when.end:%Y-%m-%d %H:%M}")
     if given.svg:
@@ -79,15 +79,15 @@ def _show_history(app: App, given: Options) -> int:
         for number, look in enumerate(found):
             if number:
                 print()
-            print_wrapped(*history.format_summary(look))
-            print_safe(*history.draw_series(look, plain=plain))
+            print_wrapped(*sensors.format_summary(look))
+            print_safe(*sensors.draw_series(look, plain=plain))
     _print_simulated_note(app)
     return 0
 
 
 def _leave_out_beginning(samples: Samples, series: Sequence[Series], when: times.TimeRange) -> times.TimeRange:
     """The range from the first measurement on, where most of it was before: a chart of a new sensor is not one column."""
-    looks = (history.summarize_series(samples, one, when, _MAX_POINTS) for one in series)
+    looks = (sensors.summarize_series(samples, one, when, _MAX_POINTS) for one in series)
     first = min((span.at for look in looks if look for span in look.spans[:1]), default=0.0)
     late = first > when.begin.timestamp() + when.seconds / 2
     return when._replace(begin=datetime.fromtimestamp(first, when.end.tzinfo)) if late else when
@@ -137,12 +137,12 @@ def draw_svg(look: SeriesSummary) -> str:
     begin, end = look.range.begin.timestamp(), look.range.end.timestamp()
     title = f"{look.series.sensor} {look.series.quantity} {get_unit(look.series)}".rstrip()
     points = [(span.at, span.low, span.total / span.good, span.high) for span in look.spans if span.good]
-    apart = history.choose_step(look.range.seconds, _DATE_LABELS)
+    apart = sensors.choose_step(look.range.seconds, _DATE_LABELS)
     first = look.range.begin.replace(minute=0, second=0, microsecond=0)
     if apart >= 86_400:
         first = first.replace(hour=0)
     count = int(look.range.seconds / apart) + 2
     moments = ((first + timedelta(seconds=apart * n)).timestamp() for n in range(count))
     last = end - 0.04 * (end - begin)
-    dates = [(at, history.format_time(at, look.range)) for at in moments if begin <= at <= last]
+    dates = [(at, sensors.format_time(at, look.range)) for at in moments if begin <= at <= last]
     return chart.draw_svg(title, points, begin, end, dates, 3 * look.step_s)

@@ -79,8 +79,7 @@ def _serve(given: Options) -> int:
     """Serve until the client hangs up."""
     import os
 
-    from picoclaw.mcp.endpoint import serve_pipes
-    from picoclaw.mcp.server import BoardBackend, McpServer
+    from picoclaw.mcp.server import BoardBackend, McpServer, serve_pipes
     from picoclaw.records import replace
 
     with open_app(given) as app:
@@ -157,7 +156,7 @@ def _agree(config: Config, name: str, table: McpConfig) -> int:
 
 def _log_in(config: Config, name: str, table: McpConfig) -> int:
     """Have the owner log in at a server, in a browser anywhere."""
-    from picoclaw.mcp.oauth import log_in
+    from picoclaw.mcp.http import log_in
 
     require_terminal("a login needs a person: type this in a terminal")
     if not table.url:
@@ -197,7 +196,7 @@ def _describe_rights(table: McpConfig) -> list[str]:
 def _remove(config: Config, name: str) -> int:
     import shutil
 
-    from picoclaw.mcp.oauth import get_token_path
+    from picoclaw.mcp.http import get_token_path
 
     path = config.home / "config.toml"
     text = remove_table(read_regular(path).decode(), f"mcp.{name}")

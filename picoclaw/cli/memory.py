@@ -24,7 +24,7 @@ from picoclaw.memory.dream import restore_version as put_back
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILE, SHARED_PREFIX, MemoryFiles, MemorySource
 from picoclaw.messages import Purpose
 from picoclaw.schema import find_nearest
-from picoclaw.skills.library import Skill, describe_unmet_needs
+from picoclaw.skills import Skill, describe_unmet_needs
 from picoclaw.store.database import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json, pattern
@@ -196,7 +196,7 @@ def _show_statistics(stores: Stores, given: Options) -> int:
 
 def _check_index(stores: Stores, _: Options) -> int:
     """Say what was wrong; what a second check finds again was not repaired by the first."""
-    from picoclaw.hw.health import CheckResult
+    from picoclaw.hw.kernel import CheckResult
 
     found = stores.memory.check()
     left = stores.memory.check() if found else []

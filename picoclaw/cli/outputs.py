@@ -175,7 +175,7 @@ def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> 
 def _show_audit(home: Path, given: Options) -> int:
     try:
         if given.verify:
-            from picoclaw.hw.health import bad, good
+            from picoclaw.hw.kernel import bad, good
 
             count, fault = audit.verify(home)
             name = audit.AUDIT_FILE

@@ -40,7 +40,7 @@ from picoclaw.times import parse_range
 from picoclaw.workspace.pages import get_owner_time
 
 if TYPE_CHECKING:
-    from picoclaw.hw.health import CheckResult
+    from picoclaw.hw.kernel import CheckResult
 
 _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
@@ -266,7 +266,7 @@ def _parse_head(text: str) -> AuditHead:
 
 
 def _verify_logs(home: Path, noted: list[AuditHead]) -> "Iterator[CheckResult]":
-    from picoclaw.hw.health import bad, good
+    from picoclaw.hw.kernel import bad, good
 
     with show_progress() as draw:
         found = verify_audit(home, noted, draw)

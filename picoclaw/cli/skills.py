@@ -31,7 +31,7 @@ from picoclaw.maintenance.household import (
     revoke_skill,
 )
 from picoclaw.schema import find_nearest
-from picoclaw.skills.library import (
+from picoclaw.skills import (
     BUILT_IN,
     SKILL_FILE,
     BrokenSkill,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from picoclaw.config.credentials import (
+from picoclaw.config.files import (
     find_vendor,
     read_api_key,
     read_brave_key,
@@ -25,8 +25,8 @@ from picoclaw.config.credentials import (
     read_notify_tokens,
     read_store_password,
     read_telegram_token,
+    read_toml,
 )
-from picoclaw.config.files import read_toml
 from picoclaw.config.tables import (
     AGENTS_FOLDER,
     AgentConfig,

@@ -33,7 +33,7 @@ from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
-from picoclaw.workspace.templates import read_text
+from picoclaw.workspace.pages import read_text
 
 if TYPE_CHECKING:
     from picoclaw.daemon.service import DaemonService
@@ -106,7 +106,7 @@ class BackgroundWorker:
             )
         word = None
         if any(person.language for person in self._app.config.people.values()):
-            from picoclaw.people import People
+            from picoclaw.store.people import People
 
             word = partial(word_reminder, People(self._app.config.people, database).language)
         scheduler = Scheduler(Jobs(database), make_clock_watch(self._app), self._begin_job, deliver, self._show, word)

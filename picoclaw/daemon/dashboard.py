@@ -1,4 +1,4 @@
-"""What the page shows and does, from the parts of a running picoclaw; see channels/dashboard/backend.py."""
+"""What the page shows and does, from the parts of a running picoclaw; see channels/dashboard/live.py."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from picoclaw.automation import rules
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.channels.channel import describe_outcome
-from picoclaw.channels.dashboard.backend import (
+from picoclaw.channels.dashboard.live import (
     ChatEntry,
     Figure,
     ListRow,
@@ -28,7 +28,7 @@ from picoclaw.config import Config
 from picoclaw.daemon import status_text
 from picoclaw.daemon.status import StatusDict, name_troubles
 from picoclaw.errors import ConfigError, HardwareError, StoreError
-from picoclaw.hw import health, loader
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.reading import Reading, format_reading
 from picoclaw.markdown import blank_comments
 from picoclaw.memory import notes
@@ -40,7 +40,7 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.stop import stop_outputs
 from picoclaw.records import replace
 from picoclaw.security.audit import AuditLog
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History, find_agent
 from picoclaw.store.database import Database
@@ -49,7 +49,7 @@ from picoclaw.store.queues import Inbox
 from picoclaw.store.samples import Samples, Series
 from picoclaw.store.sessions import Sessions
 from picoclaw.times import find_zone, parse_zone
-from picoclaw.tools import cron, history
+from picoclaw.tools import cron, sensors
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import find_outputs_file
 from picoclaw.workspace.pages import read_fields
@@ -150,7 +150,7 @@ class DaemonBackend:
 
     def history(self, sensor: str, quantity: str, begin: float, end: float, most: int) -> list[Point]:
         with self.lock:
-            spans = self._samples.spans(Series(sensor, quantity), begin, end, history.choose_step(end - begin, most))
+            spans = self._samples.spans(Series(sensor, quantity), begin, end, sensors.choose_step(end - begin, most))
         return [(span.at, span.low, span.total / span.good, span.high) for span in spans if span.good]
 
     def outputs(self) -> OutputStates:
@@ -254,12 +254,12 @@ class DaemonBackend:
         """See House.facts; outputs, plans and the log have parts of the page of their own."""
         apart: StatusDict = {"next_jobs": [], "output_lines": [], "log": []}
         if self._config.person:
-            board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
+            board = kernel.check_health(self._wiring.board, self._now(), str(self._config.home))
             return [ListRow(row.name, row.detail, row.status != "bad") for row in board]
         told = (line.partition(": ") for line in status_text.format_status(self._status() | apart, time.time()))
         rows = [ListRow(name, text, good=name != "NOT OK") for name, _, text in told if text]
         known = {row.name for row in rows}
-        board = health.check_health(self._wiring.board, self._now(), str(self._config.home))
+        board = kernel.check_health(self._wiring.board, self._now(), str(self._config.home))
         return rows + [ListRow(row.name, row.detail, row.status != "bad") for row in board if row.name not in known]
 
     def said(self, session: str, most: int) -> list[ChatEntry]:
@@ -320,7 +320,7 @@ class DaemonBackend:
 
     def _open_household(self) -> "Household":
         from picoclaw.maintenance.household import Household
-        from picoclaw.skills.library import SkillLibrary, list_home_tiers
+        from picoclaw.skills import SkillLibrary, list_home_tiers
 
         library = SkillLibrary(list_home_tiers(self._config.home))
         library.refresh()
@@ -373,7 +373,7 @@ class DaemonBackend:
             jobs = Jobs(self.state).all()
             if not (person := self._config.person):
                 return jobs
-            from picoclaw.people import People
+            from picoclaw.store.people import People
 
             people = People(self._config.people, self.state)
             return [job for job in jobs if people.find(job.who) == person]
@@ -393,7 +393,7 @@ class DaemonBackend:
     def history_file(self) -> Database:
         if self._root:
             return self._root.history_file
-        return Database(self._config.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
+        return Database(self._config.home / database.HISTORY_FILE, database.HISTORY_MIGRATIONS)
 
     @cached_property
     def _memory(self) -> MemoryIndex:

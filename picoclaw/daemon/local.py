@@ -49,7 +49,7 @@ class LocalDaemon(MessageQueue):
 
     def __init__(self, app: App, session: str, leaving: Event, note: Callable[[str], None], who: str = "") -> None:
         """`leaving` is set when the program ends in a hurry; `note` prints a line on stderr; `who` asks."""
-        from picoclaw.daemon.watchdog import ThreadDeadlines
+        from picoclaw.daemon.process import ThreadDeadlines
 
         super().__init__(app, None, TurnStopper(), ThreadDeadlines(), note)
         self.drain()

@@ -16,8 +16,7 @@ from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw.loader import list_sensors, read_sensor
 from picoclaw.hw.reading import Reading
 from picoclaw.records import dataclass, field
-from picoclaw.store.database import Database
-from picoclaw.store.migrations import HISTORY_FILE, HISTORY_MIGRATIONS
+from picoclaw.store.database import HISTORY_FILE, HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, RuleLog, Samples, SampleSpan, Series, make_span, merge_spans
 from picoclaw.times import TimeRange
 from picoclaw.wiring import Wiring

@@ -18,7 +18,7 @@ from picoclaw.app import App
 from picoclaw.channels.channel import ChannelStatus, PostMessage
 from picoclaw.daemon.status import get_outputs_status
 from picoclaw.errors import ChannelDown, ConfigError, PicoclawError
-from picoclaw.hw import health
+from picoclaw.hw import kernel
 from picoclaw.hw.reading import Reading
 from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
@@ -28,8 +28,7 @@ from picoclaw.store.queues import InboxMessage
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
-    from picoclaw.fleet.keys import Peer
-    from picoclaw.fleet.service import Fleet
+    from picoclaw.fleet import Fleet, Peer
     from picoclaw.mqtt.connection import Heard, MqttConnection
     from picoclaw.store.approvals import Approval
     from picoclaw.store.queues import OutboxMessage
@@ -77,13 +76,13 @@ class MqttChannel:
         self._noted: list[str] = []
         self._note_times: list[float] = []
         try:
-            from picoclaw.mqtt import connection, discover, homeassistant
+            from picoclaw.mqtt import connection, discovery
         except ImportError:
             note(f"mqtt: {MISSING_PAHO}")
             return
         config = app.config.mqtt
-        self._ha, self._names = homeassistant, homeassistant.Names(config.base, config.discovery)
-        self._sensors = discover.MqttSensors(app.config.sensors, self._note_some)
+        self._ha, self._names = discovery, discovery.Names(config.base, config.discovery)
+        self._sensors = discovery.MqttSensors(app.config.sensors, self._note_some)
         self._connection = connection.MqttConnection(
             config, app.config.mqtt_password, self._hear, note, self._list_topics, self._begin_connection, waits
         )
@@ -110,11 +109,10 @@ class MqttChannel:
         self._dues: dict[str, float] = {}
 
     def _make_fleet(self, connection: MqttConnection) -> Fleet | None:
-        from picoclaw.fleet import MISSING_NACL
+        from picoclaw.mqtt import MISSING_NACL
 
         try:
-            from picoclaw.fleet.keys import FleetKeys
-            from picoclaw.fleet.service import Fleet
+            from picoclaw.fleet import Fleet, FleetKeys
         except ImportError:
             self._note(f"fleet: {MISSING_NACL}")
             return None
@@ -411,7 +409,7 @@ class MqttChannel:
 
     def _announce(self, rows: list[dict[str, Any]]) -> None:
         """Tell Home Assistant what there is, when that is something new."""
-        config, model = self._app.config, health.read_model(self._app.board)
+        config, model = self._app.config, kernel.read_model(self._app.board)
         expire_s = round(3 * config.history.every_seconds + 60)
         asks = config.mqtt.questions_an_hour > 0
         readings = self._readings.values()

@@ -33,7 +33,7 @@ from picoclaw.store.conversations import has_open_tasks
 if TYPE_CHECKING:
     from picoclaw.channels.channel import Channel, PostMessage
     from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction
-    from picoclaw.daemon.watchdog import ThreadDeadlines
+    from picoclaw.daemon.process import ThreadDeadlines
     from picoclaw.store.queues import Inbox, InboxMessage, InterruptedMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
@@ -111,9 +111,9 @@ class MessageQueue:
 
     def format_greeting(self, model: str) -> str:
         """Say who answers, on which board; in the first chat also what can be done here, in a line each."""
-        from picoclaw.hw import health
+        from picoclaw.hw import kernel
 
-        return "\n".join([f"{describe_provider(model)} on {health.read_model(self.app.board)}", *self._list_offers()])
+        return "\n".join([f"{describe_provider(model)} on {kernel.read_model(self.app.board)}", *self._list_offers()])
 
     def _list_offers(self) -> Iterator[str]:
         from picoclaw.outputs.config import load_outputs

@@ -16,11 +16,17 @@ from picoclaw.channels.channel import Channel, waits_for_approval
 from picoclaw.channels.socket import SocketChannel
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
-from picoclaw.daemon.process import TurnStopper
+from picoclaw.daemon.process import (
+    ThreadDeadlines,
+    TurnStopper,
+    Watchdog,
+    list_exceeded_limits,
+    measure_usage,
+    notify_systemd,
+)
 from picoclaw.daemon.queue import MessageQueue, retry_channel_start
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status
 from picoclaw.daemon.status_text import name_channel
-from picoclaw.daemon.watchdog import ThreadDeadlines, Watchdog, list_exceeded_limits, measure_usage, notify_systemd
 from picoclaw.errors import ChannelError, StoreError
 from picoclaw.files import explain_os_error
 from picoclaw.hw.reading import Reading
@@ -38,8 +44,8 @@ from picoclaw.store.tasks import abandon_own_work
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
     from picoclaw.daemon.mqtt import MqttChannel
-    from picoclaw.daemon.store import StoreWorker
-    from picoclaw.mcp.endpoint import HttpServer
+    from picoclaw.mcp.server import HttpServer
+    from picoclaw.shared.sync import StoreWorker
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
@@ -150,7 +156,7 @@ class DaemonService(MessageQueue):
         idle.start()
         stack.callback(idle.stop)
         if self.app.config.store.url:
-            from picoclaw.daemon.store import StoreWorker
+            from picoclaw.shared.sync import StoreWorker
 
             self._store = StoreWorker(self.app.config, self.app.now, self.note)
             self._store.start()
@@ -216,8 +222,7 @@ class DaemonService(MessageQueue):
         """Serve this board over MCP to who has the token, where there is one."""
         if not self.app.config.mcp_token:
             return None
-        from picoclaw.mcp.endpoint import HttpServer
-        from picoclaw.mcp.server import BoardBackend, McpServer, share_board
+        from picoclaw.mcp.server import BoardBackend, HttpServer, McpServer, share_board
 
         backend = BoardBackend(share_board(self.app), os.uname().nodename)
         served = HttpServer(McpServer(backend), self.app.config.mcp_token)

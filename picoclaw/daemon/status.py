@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picoclaw import __version__
-from picoclaw.daemon.watchdog import MEGABYTE, get_resource_limits, list_exceeded_limits, measure_usage
+from picoclaw.daemon.process import MEGABYTE, get_resource_limits, list_exceeded_limits, measure_usage
 from picoclaw.errors import HardwareError, StoreError
-from picoclaw.hw import health
+from picoclaw.hw import kernel
 from picoclaw.hw.board import Board
 from picoclaw.messages import Turn
 from picoclaw.outputs.client import format_outputs
@@ -39,10 +39,10 @@ StatusDict = dict[str, Any]
 
 def collect_offline_status(board: Board, home: Path, database: Database | None, now: datetime) -> StatusDict:
     """Collect what is known without a daemon: clock, disk, jobs, queues, the last heartbeat, the outputs."""
-    clock = next(line for line in health.check_health(board, now, str(home)) if line.name == "clock")
+    clock = next(line for line in kernel.check_health(board, now, str(home)) if line.name == "clock")
     out: StatusDict = {
         "version": __version__,
-        "board": health.read_model(board),
+        "board": kernel.read_model(board),
         "simulated": board.simulated,
         "clock": {"text": clock.detail, "good": clock.status == "good"},
         "outputs": (found := get_outputs_status(home)),

@@ -12,10 +12,10 @@ from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError, ToolError
 from picoclaw.hw import loader
 from picoclaw.hw.board import Board
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import load_driver
 from picoclaw.hw.reading import Reading, WiredPart, format_reading
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
 from picoclaw.schema import InvalidArgument, check_arguments, read_parameters

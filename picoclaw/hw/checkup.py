@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 from picoclaw.errors import HardwareError, NoPermission
-from picoclaw.hw import health, loader
+from picoclaw.hw import kernel, loader
 from picoclaw.hw.board import Board, SerialPortInfo, find_family
-from picoclaw.hw.health import CheckResult, bad, good, note
+from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
 from picoclaw.records import NamedTuple
 
@@ -105,7 +105,7 @@ def _check_gpio(board: Board) -> Iterator[CheckResult]:
         yield note("GPIO", "no /dev/gpiochipN: this kernel shows no GPIO controller")
     yield from _check_permissions(board, "GPIO", [*paths, *closed])
     for path in board.glob("/sys/module/pinctrl_*/parameters/persist_gpio_outputs"):
-        if health.read_text(board, path) == "Y":
+        if kernel.read_text(board, path) == "Y":
             yield note(
                 "GPIO",
                 "a line keeps its level after the process that drove it has died (persist_gpio_outputs=Y)",
@@ -138,7 +138,7 @@ def _explain_access(path: str) -> str:
 
 
 def _is_pi(board: Board) -> bool:
-    return health.read_model(board).startswith("Raspberry Pi")
+    return kernel.read_model(board).startswith("Raspberry Pi")
 
 
 def format_enable_hint(board: Board, switch: BusSetup) -> str:

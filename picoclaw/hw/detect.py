@@ -14,7 +14,7 @@ from picoclaw.errors import BusFault, ConfigError, HardwareError
 from picoclaw.hw import kernel, loader
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite, Presence
 from picoclaw.hw.handles import I2CPart
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.records import NamedTuple
 
 FIRST_ADDRESS = 0x08
@@ -91,7 +91,7 @@ def choose_board(kind: str, config: Config) -> Board:
     board = LinuxBoard()
     if kind != "sim" and (kind == "linux" or config.sensors or board.adapters() or kernel.list_kernel_sensors(board)):
         return board
-    from picoclaw.hw.sim import board as sim
+    from picoclaw.hw import sim
     from picoclaw.hw.sim.script import DEFAULT_SCRIPT, SIM_FILE, load_script
 
     script = DEFAULT_SCRIPT

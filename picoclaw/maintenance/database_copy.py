@@ -22,13 +22,12 @@ import apsw
 from picoclaw.files import sync_folder
 from picoclaw.maintenance.install import MaintenanceError, translate_os_errors
 from picoclaw.records import NamedTuple
-from picoclaw.store import migrations
-from picoclaw.store.database import SQLITE_ERROR_TEXTS, Migration, mark_suspect
-from picoclaw.store.migrations import MIGRATIONS
+from picoclaw.store import database
+from picoclaw.store.database import MIGRATIONS, SQLITE_ERROR_TEXTS, Migration, mark_suspect
 
 DATABASE_MIGRATIONS: Mapping[str, Sequence[Migration]] = {
     "state.db": MIGRATIONS,
-    migrations.HISTORY_FILE: migrations.HISTORY_MIGRATIONS,
+    database.HISTORY_FILE: database.HISTORY_MIGRATIONS,
 }
 """The databases of a home that are copied and repaired, and what has been done to their shape."""
 

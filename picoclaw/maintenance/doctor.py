@@ -30,8 +30,8 @@ import apsw
 
 from picoclaw import __version__
 from picoclaw.automation import rules
-from picoclaw.channels.http_api import BadToken
 from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
+from picoclaw.channels.polled import BadToken
 from picoclaw.channels.telegram.api import Conflict, TelegramApi, identify_bot, make_pairing
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import ModelConfig
@@ -46,9 +46,9 @@ from picoclaw.errors import (
     StoreUnreachable,
 )
 from picoclaw.files import explain_os_error
-from picoclaw.hw import checkup, detect, health, loader
+from picoclaw.hw import checkup, detect, kernel, loader
 from picoclaw.hw.board import Board
-from picoclaw.hw.health import CheckResult, bad, good, note
+from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
 from picoclaw.maintenance import service
 from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
@@ -61,7 +61,7 @@ from picoclaw.outputs import config as outputs
 from picoclaw.records import replace
 from picoclaw.resources import find_shipped, get_home
 from picoclaw.security.sandbox import SANDBOX_PATH
-from picoclaw.skills.library import SkillLibrary, list_home_tiers
+from picoclaw.skills import SkillLibrary, list_home_tiers
 from picoclaw.store.database import run_quick_check
 from picoclaw.tools.exec import ExecTools
 from picoclaw.workspace import examine_workspace, find_outputs_file
@@ -454,7 +454,7 @@ def _examine_broker(config: Config) -> CheckResult:
     if config.mqtt_password and not config.mqtt.tls and not is_local_network(config.mqtt.host):
         return bad("mqtt", f"{where} is used without encryption: others can read the password", "tls = true in [mqtt]")
     if config.mqtt.fleet and not find_spec("nacl"):
-        from picoclaw.fleet import MISSING_NACL
+        from picoclaw.mqtt import MISSING_NACL
 
         missing, _, fix = MISSING_NACL.partition(": ")
         return bad("mqtt", missing, fix)
@@ -592,7 +592,7 @@ _BOARD_REMEDIES = {
 
 
 def examine_board(board: Board, config: Config) -> _Rows:
-    for row in health.check_health(board, get_owner_time(config.home), _find_existing_folder(config.home)):
+    for row in kernel.check_health(board, get_owner_time(config.home), _find_existing_folder(config.home)):
         yield row._replace(fix=_BOARD_REMEDIES.get(row.name, "") if row.status == "bad" else "")
     yield from _examine_sensors(board, config)
     yield from checkup.check_buses(board)
@@ -685,13 +685,13 @@ def examine_machine(board: Board, home: Path) -> _Rows:
         fix = "to store it on disk: sudo mkdir -p /var/log/journal, sudo systemctl restart systemd-journald (costs writes)"
         yield note("system log", detail, fix)
     watchdogs = board.glob("/sys/class/watchdog/watchdog[0-9]*/state")
-    if any(health.read_text(board, path) == "inactive" for path in watchdogs):
+    if any(kernel.read_text(board, path) == "inactive" for path in watchdogs):
         fix = "RuntimeWatchdogSec=14 under [Manager] in /etc/systemd/system.conf, and reboot"
         yield note("hardware watchdog", "the board has one that is not in use: a board that hangs stays hung", fix)
 
 
 def _examine_ram(board: Board) -> _Rows:
-    controllers = health.read_text(board, "/sys/fs/cgroup/cgroup.controllers").split()
+    controllers = kernel.read_text(board, "/sys/fs/cgroup/cgroup.controllers").split()
     if controllers and "memory" not in controllers:
         files = board.glob("/boot/firmware/cmdline.txt") or board.glob("/boot/cmdline.txt")
         detail = (
@@ -699,18 +699,18 @@ def _examine_ram(board: Board) -> _Rows:
         )
         line = files[0] if files else "the kernel's command line"
         yield note("memory limits", detail, f"add cgroup_enable=memory to the line in {line}, and reboot")
-    found = re.search(r"^MemAvailable:\s+([0-9]{1,12}) kB", health.read_text(board, "/proc/meminfo"), re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s+([0-9]{1,12}) kB", kernel.read_text(board, "/proc/meminfo"), re.MULTILINE)
     if found and int(found[1]) < _MIN_MEMORY_KB:
         fix = "stop what is not needed (a desktop takes most): sudo systemctl set-default multi-user.target"
         yield bad("memory", f"only {int(found[1]) // 1000} MB are left", fix)
-    for line in health.read_text(board, "/proc/swaps").splitlines()[1:]:
+    for line in kernel.read_text(board, "/proc/swaps").splitlines()[1:]:
         name = next(iter(line.split()), "")
         if name and not name.startswith("/dev/zram"):
             detail = f"{name} is on the disk: it wears a card out, and what was in memory (keys too) lies there"
             fix = f"swap in compressed memory instead: sudo apt install zram-tools, then sudo swapoff {name}"
             yield note("swap", detail, fix)
     for path in board.glob("/sys/block/zram[0-9]*/backing_dev"):
-        if (behind := health.read_text(board, path)) not in {"", "none"}:
+        if (behind := kernel.read_text(board, path)) not in {"", "none"}:
             name = path.split("/")[3]
             detail = f"{name} writes what it holds to {behind}: if that is on the card, memory (keys too) lies there"
             yield note("swap", detail, "Mechanism=zram under [Main] in /etc/rpi/swap.conf, and reboot")
@@ -724,7 +724,7 @@ def _examine_disk(board: Board, home: Path) -> _Rows:
     if space and space.total and space.free < max(_MIN_FREE_BYTES, _MIN_FREE_SHARE * space.total):
         fix = "sudo apt clean; sudo journalctl --vacuum-size=50M; picoclaw sessions prune --help"
         yield bad("disk space", f"only {space.free // _MEGABYTE} MB are free", fix)
-    kind, flags, point = _find_mount(health.read_text(board, "/proc/self/mounts"), str(home))
+    kind, flags, point = _find_mount(kernel.read_text(board, "/proc/self/mounts"), str(home))
     if "ro" in flags:
         fix = f"look why (dmesg), then sudo mount -o remount,rw {point}; after an error, check the card"
         yield bad("file system", f"{point} is read-only: nothing can be saved", fix)
@@ -750,10 +750,10 @@ def _find_mount(mounts: str, path: str) -> tuple[str, list[str], str]:
 
 
 def _examine_disk_wear(board: Board) -> _Rows:
-    found = re.match(r"[0-9]{1,12}", health.read_text(board, "/proc/uptime"))
+    found = re.match(r"[0-9]{1,12}", kernel.read_text(board, "/proc/uptime"))
     uptime = int(found[0]) if found else 0
     for path in board.glob("/sys/block/mmcblk[0-9]/stat"):
-        name, fields = path.split("/")[3], health.read_text(board, path).split()
+        name, fields = path.split("/")[3], kernel.read_text(board, path).split()
         if len(fields) > 6 and fields[6].isdigit() and uptime >= _MIN_UPTIME_S:
             a_day = int(fields[6]) * _SECTOR_BYTES * _DAY_S / uptime
             detail = f"{name} is written {a_day / _MEGABYTE:.0f} MB a day, by all programs"
@@ -763,7 +763,7 @@ def _examine_disk_wear(board: Board) -> _Rows:
             else:
                 yield good("disk wear", detail)
     for path in board.glob("/sys/block/mmcblk[0-9]/device/life_time"):
-        words = health.read_text(board, path).lower().split()
+        words = kernel.read_text(board, path).lower().split()
         if used := [_EMMC_LIFE_USED[word] for word in words if word in _EMMC_LIFE_USED]:
             detail = f"{path.split('/')[3]} says that {used[-1]} of its life is used up"
             yield bad("disk wear", detail, "picoclaw backup, and change it")
@@ -789,7 +789,7 @@ def _examine_groups(board: Board) -> _Rows:
     except KeyError:
         return
     mine = {str(number) for number in (*os.getgroups(), os.getegid())}
-    listed = [line.split(":") for line in health.read_text(board, "/etc/group").splitlines() if line.count(":") == 3]
+    listed = [line.split(":") for line in kernel.read_text(board, "/etc/group").splitlines() if line.count(":") == 3]
     late = [name for name, _, number, members in listed if user in members.split(",") and number not in mine]
     if late := [name for name in late if name in _HARDWARE_GROUPS]:
         yield note(
@@ -842,7 +842,7 @@ def is_local_network(host: str) -> bool:
 def list_listeners(board: Board) -> Iterator[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]]:
     """List the addresses and ports that are listened to by TCP, as far as the kernel tells."""
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in health.read_text(board, path).splitlines()[1:]:
+        for line in kernel.read_text(board, path).splitlines()[1:]:
             fields = line.split()
             if len(fields) < 4 or fields[3] != _TCP_LISTEN:
                 continue

@@ -17,14 +17,13 @@ from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import ConfigError, PicoclawError, SkillError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.messages import LOGIN_WAY
-from picoclaw.people import People
 from picoclaw.records import MISSING, NamedTuple, fields, replace
 from picoclaw.schema import Parameter, find_nearest, read_parameter
-from picoclaw.store.people import AGENT, EVERYONE, PERSON, ContextFiles, SkillGrant, SkillGrants
+from picoclaw.store.people import AGENT, EVERYONE, PERSON, ContextFiles, People, SkillGrant, SkillGrants
 from picoclaw.store.sessions import Sessions
 
 if TYPE_CHECKING:
-    from picoclaw.skills.library import Skill, SkillLibrary
+    from picoclaw.skills import Skill, SkillLibrary
     from picoclaw.store.database import Database
 
 RESTART = "If the service runs, restart it: sudo picoclaw restart"
@@ -365,7 +364,7 @@ def grant_skill(
     config: Config, database: "Database", skill: "Skill", grantee: str, granted_by: str, now: datetime
 ) -> list[str]:
     """Let somebody use a skill; an agent gets a copy of it as it is now. Raises SkillError and StoreError."""
-    from picoclaw.skills.library import BUILT_IN, pin_skill
+    from picoclaw.skills import BUILT_IN, pin_skill
 
     name, home = skill.name, config.home
     if skill.tier == BUILT_IN:
@@ -387,7 +386,7 @@ def revoke_skill(config: Config, database: "Database", name: str, grantee: str) 
 
     Nothing comes back where there was none. Raises StoreError.
     """
-    from picoclaw.skills.library import unpin_skill
+    from picoclaw.skills import unpin_skill
 
     gone = SkillGrants(database).revoke(name, grantee)
     lines = []
@@ -415,7 +414,7 @@ def describe_grant(config: Config, grant: SkillGrant, skill: "Skill | None") -> 
         return f"{text}; there is no such skill any more"
     if not grant.pinned:
         return text
-    from picoclaw.skills.library import PINNED_FOLDER, find_version
+    from picoclaw.skills import PINNED_FOLDER, find_version
 
     copy = config.home / PINNED_FOLDER / grant.grantee.removeprefix(AGENT) / grant.skill
     if find_version(copy) != grant.pinned:

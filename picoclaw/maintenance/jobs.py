@@ -21,7 +21,7 @@ from picoclaw.messages import Purpose, Usage
 from picoclaw.prompts import Templates
 from picoclaw.records import dataclass, field
 from picoclaw.security.redaction import Redactor
-from picoclaw.skills.library import Skill
+from picoclaw.skills import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse
 from picoclaw.store.sessions import FIRST_PLAUSIBLE_YEAR, prune

@@ -39,7 +39,7 @@ from picoclaw.files import (
     sync_folder,
     write_atomic,
 )
-from picoclaw.hw.health import CheckResult, bad, good, note
+from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.maintenance import database_copy
 from picoclaw.maintenance.database_copy import (
     DATABASE_MIGRATIONS,

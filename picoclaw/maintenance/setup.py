@@ -12,8 +12,15 @@ from typing import Any
 
 from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
-from picoclaw.config.credentials import OPENAI_URL, OPENROUTER_URL
-from picoclaw.config.files import add_table, read_regular, remove_table, rename_table, set_value
+from picoclaw.config.files import (
+    OPENAI_URL,
+    OPENROUTER_URL,
+    add_table,
+    read_regular,
+    remove_table,
+    rename_table,
+    set_value,
+)
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.files import explain_os_error, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import make_folder, read_file, write_atomic
-from picoclaw.mcp.wire import McpError, clean_line, encode_header, get_list, get_object
+from picoclaw.mcp import McpError, clean_line, encode_header, get_list, get_object
 from picoclaw.records import NamedTuple
 from picoclaw.schema import Parameter, Span
 from picoclaw.security.untrusted import sanitize_name, strip_invisible

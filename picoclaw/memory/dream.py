@@ -13,7 +13,7 @@ from picoclaw import files
 from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
 from picoclaw.files import read_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_hidden
-from picoclaw.memory import fact_check, notes, versions
+from picoclaw.memory import notes, versions
 from picoclaw.memory.files import FOREIGN, explain_failure
 from picoclaw.memory.notes import get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
@@ -22,12 +22,11 @@ from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
-from picoclaw.skills.library import BUILT_IN, SKILL_FILE, Skill
+from picoclaw.skills import BUILT_IN, SKILL_FILE, Skill
 from picoclaw.store.database import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold_case, list_terms, pattern
-from picoclaw.workspace.pages import remove_empty
-from picoclaw.workspace.templates import read_bytes, read_text
+from picoclaw.workspace.pages import read_bytes, read_text, remove_empty
 
 _MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
 _MIN_GROWTH = 1.2  # of what was reported already
@@ -167,7 +166,7 @@ def rewrite_text(text: str, new: str) -> str:
             while end > at and not lines[end - 1].strip():
                 end -= 1
             lines.insert(end, part.text)
-    lines = fact_check.keep_headings(visible, "\n".join(lines)).split("\n")
+    lines = versions.keep_headings(visible, "\n".join(lines)).split("\n")
     comments = [comment for comment in _find_comments(body) if comment.text not in new]
     comments.sort(key=lambda comment: not comment.line)
     for comment in reversed(comments):  # those under a heading first, which beside it would not be found
@@ -361,9 +360,9 @@ class Dream:
         if problem:
             return DreamStep(f"MEMORY.md stays as it is: {problem}", answer.usage)
         said = self._write(found, text, known, now)
-        said += f"; put back: {fact_check.quote_lines(back)}" if said and back else ""
-        if left := fact_check.list_left("\n".join(note.text for note in shown), text):
-            said = f"{said or 'MEMORY.md stays as it is'}; left in the notes: {fact_check.quote_lines(left)}"
+        said += f"; put back: {versions.quote_lines(back)}" if said and back else ""
+        if left := versions.list_left("\n".join(note.text for note in shown), text):
+            said = f"{said or 'MEMORY.md stays as it is'}; left in the notes: {versions.quote_lines(left)}"
         return DreamStep(said, answer.usage)
 
     def _write(self, found: MemoryPage, text: str, known: dict[str, str], now: datetime) -> str:
@@ -406,7 +405,7 @@ class Dream:
         values = {"tasks": listed, "content": "\n\n".join(reversed(shown))}
         answer = model.ask(_fill(prompt, values, now=f"{now:%F %R}"))
         found = None if answer.cut else _parse_list(answer.text)
-        changes, problem = _check_changes(found, items, fact_check.gather_source([listed, *shown]))
+        changes, problem = _check_changes(found, items, versions.gather_source([listed, *shown]))
         by = PulseAuthor(template, now)
         try:
             self.pulse.apply(changes, by, done)
@@ -468,7 +467,7 @@ def _parse_list(text: str) -> list[Any] | None:
 
 
 def _check_changes(
-    found: list[Any] | None, items: Sequence[PulseItem], known: fact_check.FactSource
+    found: list[Any] | None, items: Sequence[PulseItem], known: versions.FactSource
 ) -> tuple[list[PulseChange], str]:
     """The changes that can be made, and what was wrong with others, or with all of them."""
     if found is None:
@@ -484,11 +483,11 @@ def _check_changes(
     done = {change.number for change in changes if change.action == "complete"}
     if len(done) > max(1, len(items) // 2):
         return [], f"the model wanted {len(done)} of {len(items)} tasks completed, so nothing was changed"
-    left_out = f"left out of the model's changes: {fact_check.quote_lines(problems)}" if problems else ""
+    left_out = f"left out of the model's changes: {versions.quote_lines(problems)}" if problems else ""
     return list(dict.fromkeys(changes)), left_out
 
 
-def _check_change(given: Any, items: Sequence[PulseItem], known: fact_check.FactSource) -> PulseChange:
+def _check_change(given: Any, items: Sequence[PulseItem], known: versions.FactSource) -> PulseChange:
     if not isinstance(given, dict):
         raise InvalidArgument("a change must be an object")
     values = check_arguments(
@@ -501,7 +500,7 @@ def _check_change(given: Any, items: Sequence[PulseItem], known: fact_check.Fact
         raise InvalidArgument(f"there is no task {change.number}")
     if change.action == "complete":
         return change._replace(text="", priority=0)
-    if change.text and not fact_check.is_supported(change.text, known):
+    if change.text and not versions.is_supported(change.text, known):
         raise InvalidArgument(f"nobody said {change.text!r}")
     if not change.text and (change.action == "add" or not change.priority):
         raise InvalidArgument(f"'text' is missing to {change.action}")
@@ -514,7 +513,7 @@ def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]
         done: [change.text or words[change.number] for change in changes if change.action == action]
         for action, done in _ACTION_LABELS.items()
     }
-    return ", ".join(f"{len(texts)} {done} ({fact_check.quote_lines(texts)})" for done, texts in made.items() if texts)
+    return ", ".join(f"{len(texts)} {done} ({versions.quote_lines(texts)})" for done, texts in made.items() if texts)
 
 
 def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[str, list[str], str]:
@@ -525,21 +524,21 @@ def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple
     if answer.cut:
         return "", [], "the model's answer was cut off"
     new = remove_empty(remove_hidden(_FILE_TAG.sub("", answer.text)))
-    known = fact_check.gather_source([old, *(note.text for note in shown), *map(_get_day, shown)])
-    strange = fact_check.list_invented(new, known)
+    known = versions.gather_source([old, *(note.text for note in shown), *map(_get_day, shown)])
+    strange = versions.list_invented(new, known)
     new = remove_empty("\n".join(line for line in new.split("\n") if line not in strange))
-    if strange and not fact_check.list_entries(new):
-        return "", [], f"the model wrote what nobody said: {fact_check.quote_lines(strange)}"
+    if strange and not versions.list_entries(new):
+        return "", [], f"the model wrote what nobody said: {versions.quote_lines(strange)}"
     if new == old:
         return new, [], ""
     back, longest = list[str](), max(_MAX_MEMORY_CHARS, len(old))
-    problem = fact_check.find_fault(old, new, longest)
+    problem = versions.find_fault(old, new, longest)
     if not problem:
-        new, back = fact_check.restore_lost(old, new, "\n".join(note.text for note in shown))
-        new = fact_check.keep_headings(old, *_date_notes(new, shown))
-        if left := fact_check.list_lost(old, new):
-            every = len(fact_check.list_entries(old))
-            problem = f"{len(left)} of {every} entries would be lost: {fact_check.quote_lines(left)}"
+        new, back = versions.restore_lost(old, new, "\n".join(note.text for note in shown))
+        new = versions.keep_headings(old, *_date_notes(new, shown))
+        if left := versions.list_lost(old, new):
+            every = len(versions.list_entries(old))
+            problem = f"{len(left)} of {every} entries would be lost: {versions.quote_lines(left)}"
         elif len(new) > longest:
             problem = f"with what it left out it has {len(new)} characters of at most {longest}"
     return ("", [], f"the model's text is not used: {problem}") if problem else (new, back, "")
@@ -553,14 +552,14 @@ def _get_day(note: Page) -> str:
 def _date_notes(new: str, shown: Sequence[Page]) -> tuple[str, frozenset[str]]:
     """Give the day to notes that were only copied, whose hour alone says nothing later; returns what they are then."""
     dated = {
-        entry: fact_check.HOUR.sub(f"{_get_day(note)}: ", entry, count=1)
+        entry: versions.HOUR.sub(f"{_get_day(note)}: ", entry, count=1)
         for note in shown
-        for entry in fact_check.list_entries(note.text)
+        for entry in versions.list_entries(note.text)
     }
     headings = {f"# {_get_day(note)}" for note in shown}  # of the day's notes, copied with them
     lines = [line for line in new.split("\n") if line.strip() not in headings]
     for at, line in enumerate(lines):
-        for entry in fact_check.list_entries(line):
+        for entry in versions.list_entries(line):
             lines[at] = line.replace(entry, dated.get(entry, entry), 1)
     return "\n".join(lines), frozenset(dated.values())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from picoclaw.hw.loader import describe_part
 from picoclaw.hw.reading import Reading, WiredPart
 
+MISSING_NACL = 'the fleet is not installed: pip install "picoclaw-edge[fleet]"'
 _TIMEOUT_S = 2.0
 
 

@@ -31,7 +31,7 @@ from picoclaw.window import count_request_bytes
 if TYPE_CHECKING:
     from picoclaw.providers.anthropic import MessagesFormat
     from picoclaw.providers.ledger import UsageLedger
-    from picoclaw.providers.responses import ResponsesFormat
+    from picoclaw.providers.openai import ResponsesFormat
 
 _FIELD = pattern(r"(data|event|id|retry|error)?:")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")
@@ -93,9 +93,9 @@ class ModelProvider:
 
             self._format = anthropic.MessagesFormat()
         elif self.model.api == "responses":
-            from picoclaw.providers import responses
+            from picoclaw.providers import openai
 
-            self._format = responses.ResponsesFormat()
+            self._format = openai.ResponsesFormat()
         self._url = self._format.url(self.model.base_url)
         self._mask = StreamMask(self._key)
         self._connection = Connection()

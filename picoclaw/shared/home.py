@@ -26,8 +26,7 @@ from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.resources import find_shipped
 from picoclaw.shared.skills import list_shared_skills
-from picoclaw.shared.store import SharedChunk, SharedStore
-from picoclaw.shared.tables import Row, clean_text, make_digest, make_id
+from picoclaw.shared.store import Row, SharedChunk, SharedStore, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection
 from picoclaw.store.people import SkillGrants
 from picoclaw.text import pattern

@@ -31,29 +31,27 @@ from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison
 from picoclaw.records import NamedTuple
 from picoclaw.shared.store import (
-    BoardState,
-    Changes,
-    Chunks,
-    ChunksState,
-    SearchScope,
-    check_claim,
-    index_words,
-    make_memory_row,
-    split_query,
-)
-from picoclaw.shared.tables import (
     ERASABLE,
     MIGRATIONS,
     PULLED,
     TABLES,
+    BoardState,
+    Changes,
+    Chunks,
+    ChunksState,
     Row,
+    SearchScope,
+    check_claim,
     check_erasable,
     clean_text,
     complete_row,
     drop_repeated,
+    index_words,
     is_conflict,
+    make_memory_row,
     select_equal,
     select_ids,
+    split_query,
     upsert,
 )
 

@@ -17,8 +17,7 @@ from picoclaw.config import Config
 from picoclaw.errors import SkillError
 from picoclaw.files import exchange_paths, explain_os_error, sync_folder
 from picoclaw.records import NamedTuple
-from picoclaw.skills.frontmatter import parse_skill
-from picoclaw.skills.library import (
+from picoclaw.skills import (
     MAX_SKILL_FILES,
     SKILL_FILE,
     Skill,
@@ -31,6 +30,7 @@ from picoclaw.skills.library import (
     read_skill_files,
     write_skill_files,
 )
+from picoclaw.skills.frontmatter import parse_skill
 from picoclaw.store.database import Database
 from picoclaw.store.people import AGENT, EVERYONE, SkillGrant, SkillGrants
 from picoclaw.text import pattern
@@ -172,7 +172,7 @@ def _stamp(folder: Path) -> str:
 
 def read_content(skill: Skill, grants: Iterable[SkillGrant], home: Path) -> SkillContent:
     """Read a skill's files, and those versions that agents keep. Raises SkillError."""
-    from picoclaw.skills.library import PINNED_FOLDER
+    from picoclaw.skills import PINNED_FOLDER
 
     try:
         files = tuple(read_skill_files(skill.folder))

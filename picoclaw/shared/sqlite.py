@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
 from picoclaw.shared.store import (
+    KEPT_VERSIONS,
+    TABLES,
     BoardState,
     Changes,
     Chunks,
     ChunksState,
+    Row,
     SearchScope,
     SharedChunk,
     check_claim,
-    index_words,
-    make_memory_row,
-    split_query,
-)
-from picoclaw.shared.tables import (
-    KEPT_VERSIONS,
-    TABLES,
-    Row,
     check_erasable,
     clean_text,
     complete_row,
     create_tables,
     drop_repeated,
+    index_words,
     is_conflict,
+    make_memory_row,
     make_version_id,
     select_equal,
     select_ids,
+    split_query,
     upsert,
 )
 from picoclaw.store.database import Database, StoreConnection

@@ -14,11 +14,11 @@ import frontmatter
 import yaml
 from frontmatter.default_handlers import YAMLHandler
 
+from picoclaw import skills as skills_skill
 from picoclaw.errors import SkillError
 from picoclaw.markdown import describe_hidden, remove_hidden
 from picoclaw.messages import OLD_TOOL_NAMES
-from picoclaw.skills import library as skills_skill
-from picoclaw.skills.library import Skill, SkillNeeds
+from picoclaw.skills import Skill, SkillNeeds
 from picoclaw.text import fold_case, list_query_terms, pattern, reduce_to_vocabulary, remove_invisible
 
 _MAX_DEPTH = 20

@@ -21,12 +21,12 @@ from picoclaw.schema import Span
 from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
 from picoclaw.security.untrusted import is_known_text, is_plain_name
-from picoclaw.skills.library import SKILL_FILE, SkillLibrary
+from picoclaw.skills import SKILL_FILE, SkillLibrary
 from picoclaw.store.queues import ForeignFiles
 from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
-from picoclaw.workspace.templates import ONBOARDING_PAGE
+from picoclaw.workspace.pages import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.agents import PersonalPages

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+from picoclaw import mcp
 from picoclaw.config import Config
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ToolError
-from picoclaw.mcp import pins, wire
+from picoclaw.mcp import McpError, clean_line, get_list, get_object, pins
 from picoclaw.mcp.client import McpClient
-from picoclaw.mcp.wire import McpError, clean_line, get_list, get_object
 from picoclaw.messages import Caller
 from picoclaw.prompts import MCP_JOINT
 from picoclaw.schema import Parameter, find_nearest
@@ -50,7 +50,7 @@ class McpServers:
             from picoclaw.mcp.http import HttpTransport
 
             return HttpTransport(client, self.home, config, self._tokens.get(client.name, ""))
-        from picoclaw.mcp.stdio import StdioTransport
+        from picoclaw.mcp.client import StdioTransport
 
         return StdioTransport(client, self.home, config)
 
@@ -181,7 +181,7 @@ class McpTools:
     def _describe(self, client: McpClient, what: str, key: str, caller: Caller) -> list[str]:
         try:
             found = client.list_all(what, stop=caller.stop)
-        except wire.RpcError as error:
+        except mcp.RpcError as error:
             return [f"  {error}"]
         rows = []
         for one in found:

@@ -14,7 +14,7 @@ from picoclaw.files import RootedPath, create_file, explain_os_error, write_atom
 from picoclaw.markdown import find_hidden
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import Effect
-from picoclaw.skills.library import (
+from picoclaw.skills import (
     MAX_SKILL_BYTES,
     SKILL_FILE,
     Skill,

@@ -8,11 +8,13 @@ from typing import Any
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import create_file, explain_os_error, make_folder
 from picoclaw.resources import find_shipped
-from picoclaw.workspace.pages import PAGES, Pages, Prompts
-from picoclaw.workspace.templates import (
+from picoclaw.workspace.pages import (
     ONBOARDING_PAGE,
+    PAGES,
     TEMPLATE_PAGES,
     CreatedFiles,
+    Pages,
+    Prompts,
     WorkspaceTemplates,
     find_onboarding,
     read_bytes,

@@ -24,8 +24,7 @@ from mqtt_broker import Broker  # noqa: E402
 from nacl.signing import SigningKey  # noqa: E402
 
 from picoclaw.config.tables import MqttConfig  # noqa: E402
-from picoclaw.fleet.keys import FleetKeys  # noqa: E402
-from picoclaw.fleet.service import Fleet  # noqa: E402
+from picoclaw.fleet import Fleet, FleetKeys  # noqa: E402
 from picoclaw.mqtt.connection import MqttConnection  # noqa: E402
 
 PER_PROCESS, FRIENDS, VALUE_S, QUESTIONS_A_SECOND = 200, 10, 10.0, 20

@@ -37,8 +37,7 @@ from picoclaw.config.tables import (  # noqa: E402
     TeamConfig,
     WebConfig,
 )
-from picoclaw.hw.sim import script  # noqa: E402
-from picoclaw.hw.sim.board import SimBoard  # noqa: E402
+from picoclaw.hw.sim import SimBoard, script  # noqa: E402
 from picoclaw.records import MISSING, fields  # noqa: E402
 from picoclaw.resources import find_shipped  # noqa: E402
 from picoclaw.schema import read_parameter  # noqa: E402

@@ -20,11 +20,10 @@ import apsw
 
 from picoclaw.automation.scheduler import Sampler
 from picoclaw.hw.reading import Reading
-from picoclaw.store import migrations
-from picoclaw.store.database import Database
+from picoclaw.store.database import HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, Samples, Series
 from picoclaw.times import parse_range
-from picoclaw.tools import history
+from picoclaw.tools import sensors
 
 SENSORS, QUANTITIES = 5, ("temperature", "humidity", "pressure")
 BEGIN = datetime(2026, 7, 1, tzinfo=UTC)
@@ -74,7 +73,7 @@ def main(every, days):
     _kept = Vfs()
     home = Path(tempfile.mkdtemp(prefix="history-", dir="."))
     path = home / "history.db"
-    database = Database(path, migrations.HISTORY_MIGRATIONS)
+    database = Database(path, HISTORY_MIGRATIONS)
     samples = Samples(database)
     now = ClockReading("bench", 0.0, BEGIN)
     sampler = Sampler(lambda: list(readings(now.mono)), lambda: samples, every)
@@ -96,7 +95,7 @@ def main(every, days):
         )
     for text in ("last hour", "last 24 hours", "last 48 hours", "this month"):
         began = time.perf_counter()
-        found = history.summarize_series(samples, Series("sensor0", "temperature"), parse_range(text, now.wall), 12)
+        found = sensors.summarize_series(samples, Series("sensor0", "temperature"), parse_range(text, now.wall), 12)
         print(f"{text:14} {found.whole.good:7} readings {1000 * (time.perf_counter() - began):7.1f} ms")
     database.close()
     for leftover in home.iterdir():

@@ -23,8 +23,7 @@ from picoclaw.config.tables import BoardConfig, MemoryConfig  # noqa: E402
 from picoclaw.hw.detect import choose_board  # noqa: E402
 from picoclaw.messages import Inbound  # noqa: E402
 from picoclaw.outputs.config import load_outputs, save_armed  # noqa: E402
-from picoclaw.store import migrations  # noqa: E402
-from picoclaw.store.database import Database  # noqa: E402
+from picoclaw.store.database import HISTORY_MIGRATIONS, Database  # noqa: E402
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series  # noqa: E402
 from picoclaw.workspace import prepare_home  # noqa: E402
 
@@ -100,7 +99,7 @@ def _furnish(home: Path, outputs: str, means: dict[tuple[str, str], float]) -> N
     declared = load_outputs(home / "outputs.toml").outputs
     save_armed(home, {name: output.digest for name, output in declared.items()})
     now = datetime.now(UTC)
-    database = Database(home / "history.db", migrations.HISTORY_MIGRATIONS)
+    database = Database(home / "history.db", HISTORY_MIGRATIONS)
     samples = Samples(database)
     first = now - timedelta(days=DAYS)
     for hour in range(DAYS * 24):

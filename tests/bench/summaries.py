@@ -23,7 +23,7 @@ from picoclaw.agent import compaction
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Message, Notice, Turn, Usage
 
 FACTS = (

@@ -17,7 +17,7 @@ from test_history_tools import fill  # noqa: E402 - a checkout need not be insta
 from picoclaw.app import App  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
 from picoclaw.config.tables import MemoryConfig  # noqa: E402
-from picoclaw.hw.sim.board import SimBoard  # noqa: E402
+from picoclaw.hw.sim import SimBoard  # noqa: E402
 from picoclaw.messages import Inbound  # noqa: E402
 from picoclaw.workspace import prepare_home  # noqa: E402
 

@@ -20,14 +20,14 @@ from picoclaw.automation.clock import boottime
 from picoclaw.automation.heartbeat import HeartbeatTime
 from picoclaw.channels.channel import ChannelStatus, PostMessage, make_answer_command
 from picoclaw.config import load_config
-from picoclaw.daemon import background, watchdog
+from picoclaw.daemon import background, process
 from picoclaw.daemon.background import BackgroundWorker, build_heartbeat
 from picoclaw.daemon.delivery import DeliveryWorker
 from picoclaw.daemon.monitor import Watch, read_followed_sensors
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
 from picoclaw.files import make_folder, write_atomic
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts import make_part
 from picoclaw.messages import NO_HOOKS, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
@@ -123,7 +123,7 @@ class House:
         board._buses[1].parts[0x48] = make_part("lm75", board.scenes["greenhouse"])
         board._buses[1].parts[0x20] = Valve(self.seen)
         self.app = App(config, board)
-        watchdog.record_start(self.home, time.time())
+        process.record_start(self.home, time.time())
         self.app.audit.mention("start", pid=os.getpid())
         self.household = DaemonService(self.app, lambda text: self.seen(("log", text)), _PLENTY, safe=False)
         self.loop = self.household
@@ -222,7 +222,7 @@ class House:
             with self._complaining():
                 end()
         self.app.audit.mention("stop", again=False)
-        watchdog.record_clean_end(self.home)
+        process.record_clean_end(self.home)
         with self._complaining():
             self.app.wiring.leave()
             self.app.close()

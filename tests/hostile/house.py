@@ -15,7 +15,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SensorConfig, WebConfig
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace

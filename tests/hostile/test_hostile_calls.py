@@ -35,9 +35,9 @@ from picoclaw.daemon.background import run_job
 from picoclaw.hw.board import I2CAdapter, I2CWrite
 from picoclaw.messages import Inbound
 from picoclaw.occurrences import Plan
-from picoclaw.security.approvals import ApprovalAnswer
+from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.sandbox import find_missing_program
-from picoclaw.skills.library import SkillLibrary
+from picoclaw.skills import SkillLibrary
 from picoclaw.store.database import LAST_CHAT_MARK, Marks
 from picoclaw.store.jobs import Job
 

@@ -18,7 +18,7 @@ from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import Policy
-from picoclaw.skills.library import SkillLibrary
+from picoclaw.skills import SkillLibrary
 from picoclaw.tools import files
 from picoclaw.tools.files import FileTools
 from picoclaw.tools.registry import Toolset

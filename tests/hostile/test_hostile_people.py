@@ -28,14 +28,13 @@ from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.config import load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import StoreError
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.occurrences import Plan
-from picoclaw.people import People
 from picoclaw.shared.store import open_shared_store
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Job
-from picoclaw.store.people import SkillGrant, SkillGrants
+from picoclaw.store.people import People, SkillGrant, SkillGrants
 from picoclaw.store.queues import Outbox
 from picoclaw.workspace import prepare_home
 

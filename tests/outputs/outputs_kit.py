@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from picoclaw.errors import BusFault
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.outputs import config
 from picoclaw.outputs.client import OutputsClient
 from picoclaw.outputs.supervisor import endpoint

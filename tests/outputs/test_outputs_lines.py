@@ -8,9 +8,9 @@ from outputs_kit import pin
 
 from picoclaw.errors import BusFault, DeviceMissing, NoPermission
 from picoclaw.hw.board import find_line
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.outputs.config import OutputConfig
 from picoclaw.outputs.supervisor.lines import OutputDrivers, make_safe

@@ -21,7 +21,7 @@ from outputs_kit import HARMS, LAMP, PUMP, alive, client, close_clients, ended, 
 from picoclaw.automation import clock
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.hw.reading import Reading
-from picoclaw.hw.sim.board import SimBoard
+from picoclaw.hw.sim import SimBoard
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputRefused, OutputsClient
 from picoclaw.outputs.stop import stop_outputs

@@ -4,7 +4,7 @@ from part_bench import Clock, driver
 
 from picoclaw.hw.board import SpiNode, SpiSettings
 from picoclaw.hw.handles import I2CPart, OneWirePart, SerialPart, SpiPart
-from picoclaw.hw.sim.buses import SimI2C, SimSerial, SimSpi
+from picoclaw.hw.sim import SimI2C, SimSerial, SimSpi
 from picoclaw.hw.sim.parts import make_part
 from picoclaw.hw.sim.script import Scene, SimFaults
 

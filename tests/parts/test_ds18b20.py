@@ -8,7 +8,7 @@ from part_bench import Clock, driver
 from wire_bench import Files, onewire
 
 from picoclaw.hw.handles import I2CPart, OneWirePart, crc8_onewire
-from picoclaw.hw.sim.buses import SimI2C
+from picoclaw.hw.sim import SimI2C
 from picoclaw.hw.sim.parts.temperature import SimDS18B20
 from picoclaw.hw.sim.script import Scene
 

@@ -6,7 +6,7 @@ from rows import each_row
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.sim.parts.serial import SimMHZ19
+from picoclaw.hw.sim.parts.others import SimMHZ19
 
 mhz19 = driver("mhz19")
 # MH-Z19B user's manual 1.0, "0x86 - Read CO2 concentration": 544 ppm.

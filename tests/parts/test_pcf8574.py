@@ -7,7 +7,7 @@ from part_bench import Stuck, driver, messages, simulated, unanswered
 from rows import each_row
 
 from picoclaw.hw import detect
-from picoclaw.hw.sim.buses import SimI2C
+from picoclaw.hw.sim import SimI2C
 from picoclaw.hw.sim.parts.others import SimPCF8574
 from picoclaw.resources import find_shipped
 

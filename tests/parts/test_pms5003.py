@@ -6,7 +6,7 @@ from rows import each_row
 from wire_bench import Says, serial, spoilt
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.sim.parts.serial import SimPMS5003
+from picoclaw.hw.sim.parts.others import SimPMS5003
 
 pms5003 = driver("pms5003")
 

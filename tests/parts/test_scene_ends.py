@@ -6,7 +6,7 @@ from part_bench import driver
 from rows import each_row
 
 from picoclaw.errors import HardwareError
-from picoclaw.hw.sim.buses import Nack
+from picoclaw.hw.sim import Nack
 from picoclaw.hw.sim.parts import PARTS
 
 FAR = [1e9, -1e9, 1e308, -1e308, 0.0]

@@ -6,7 +6,7 @@ from part_bench import Clock, driver
 
 from picoclaw.hw.board import SpiNode, SpiSettings
 from picoclaw.hw.handles import OneWirePart, SerialPart, SpiPart
-from picoclaw.hw.sim.buses import SimSerial, SimSpi
+from picoclaw.hw.sim import SimSerial, SimSpi
 from picoclaw.hw.sim.script import Scene, SimFault, SimFaults
 
 

@@ -38,7 +38,7 @@ from trouble import Trouble, small_disk
 from picoclaw.channels.dashboard.live import PageChat
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs.supervisor import endpoint
-from picoclaw.store import migrations
+from picoclaw.store import database
 from picoclaw.store.database import Database
 from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.store.samples import RuleLog
@@ -169,9 +169,9 @@ class Soak:
         with contextlib.closing(Database(self.house.home / "state.db")) as kept:
             letters = [one.session for one in Outbox(kept).waiting() if one.session != DEFAULT_SESSION]
             yield judge.none("waiting at the end", [*letters, *(one.key for one in Inbox(kept).waiting())])
-        for name in ("state.db", migrations.HISTORY_FILE):
+        for name in ("state.db", database.HISTORY_FILE):
             with contextlib.closing(
-                Database(self.house.home / name, *([migrations.HISTORY_MIGRATIONS] if "h" in name else []))
+                Database(self.house.home / name, *([database.HISTORY_MIGRATIONS] if "h" in name else []))
             ) as kept:
                 yield judge.same(f"{name} is", kept.connection.execute("PRAGMA integrity_check").get, "ok")
 
@@ -203,9 +203,7 @@ class Soak:
     def _clockwork(self, spent):
         """What was due by the clock has come as often as it was."""
         told, apart = once(self.telegram.texts(OWNER)), 1.5 + self.trouble.kills + self.given.full + spent / 43_200
-        with contextlib.closing(
-            Database(self.house.home / migrations.HISTORY_FILE, migrations.HISTORY_MIGRATIONS)
-        ) as kept:
+        with contextlib.closing(Database(self.house.home / database.HISTORY_FILE, database.HISTORY_MIGRATIONS)) as kept:
             water, hot = (RuleLog(kept).log(5000, rule) for rule in ("water", "hot"))
         yield judge.about("the rule that waters", len(water), spent / 600, apart)
         bad = [one.outcome for one in water if "valve1 is on" not in one.outcome]

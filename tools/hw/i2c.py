@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from picoclaw.errors import HardwareError, ToolError
-from picoclaw.hw import loader, smbus
+from picoclaw.hw import handles, loader
 from picoclaw.hw.board import Board, I2CBus, I2CRead, I2CWrite
 from picoclaw.hw.reading import WiredPart
 from picoclaw.schema import Span
@@ -125,7 +125,7 @@ class I2C:
                 " written for its level: use output"
             )
         if action == "run":
-            return self._run(bus, address, smbus.parse_script(script))
+            return self._run(bus, address, handles.parse_script(script))
         with loader.lock_part(self._board, WiredPart("", bus, address)):
             return (
                 self._read(bus, address, at, length) if action == "read" else self._write(bus, address, at, data or [])
@@ -158,7 +158,7 @@ class I2C:
     def _read(self, number: int, address: int, at: Register, length: int) -> str:
         bus = self._writable(number) if at.wide else self._bus(number)
         if at.form != "bytes" and at.number is not None:
-            data = smbus.read_smbus(bus, address, at.number, at.form, pec=at.pec)
+            data = handles.read_smbus(bus, address, at.number, at.form, pec=at.pec)
         else:
             pointer = at.pointer()
             data = bus.transfer(address, [*([I2CWrite(pointer)] if pointer else []), I2CRead(length)])[0]
@@ -172,22 +172,22 @@ class I2C:
         if len(data) > MAX_BYTES:
             raise ToolError(f"data holds {len(data)} bytes; one transfer takes at most {MAX_BYTES}")
         if at.form != "bytes" and at.number is not None:
-            segment = smbus.make_smbus_write(address, at.number, at.form, data, pec=at.pec)
+            segment = handles.make_smbus_write(address, at.number, at.form, data, pec=at.pec)
         else:
             segment = I2CWrite(at.pointer() + bytes(data))
         self._writable(number).transfer(address, [segment])
         return f"wrote {segment.data.hex(' ')} (hex) to 0x{address:02x} on i2c-{number}"
 
-    def _run(self, number: int, address: int, script: list[smbus.ScriptStep]) -> str:
+    def _run(self, number: int, address: int, script: list[handles.ScriptStep]) -> str:
         """Steps without a wait between them are one transaction, with repeated starts."""
         writes = any(isinstance(step, I2CWrite) for step in script)
         bus = self._writable(number) if writes else self._bus(number)
-        waits = [step.milliseconds / 1000 for step in script if isinstance(step, smbus.ScriptWait)]
+        waits = [step.milliseconds / 1000 for step in script if isinstance(step, handles.ScriptWait)]
         busy = 0.0
         answers: list[bytes] = []
         with loader.lock_part(self._board, WiredPart("", number, address)) as turn:
             sleep = turn.pausing(self._sleep)
-            for transaction, wait in zip(smbus.split_transactions(script), [*waits, 0.0], strict=True):
+            for transaction, wait in zip(handles.split_transactions(script), [*waits, 0.0], strict=True):
                 if busy > LONGEST_CALL_S:
                     raise ToolError(
                         f"the transfers took longer than {LONGEST_CALL_S:g} s and were ended; {_format_answers(answers)}"

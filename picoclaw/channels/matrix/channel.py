@@ -18,13 +18,13 @@ from typing import Any
 
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
-from picoclaw.channels.http_api import TOO_LARGE, CallRefused, Timing, Unreachable, as_dict, as_list, as_text, get
 from picoclaw.channels.matrix.api import (
     MatrixApi,
     MatrixMessage,
     Reaction,
     RoomInfo,
     RoomPlace,
+    SyncState,
     as_event,
     get_thread,
     identify_account,
@@ -37,16 +37,28 @@ from picoclaw.channels.matrix.api import (
     read_quote,
 )
 from picoclaw.channels.matrix.sender import MAX_TEXT_UNITS, NO_CONTEXT, MatrixSender, SendContext, make_number
-from picoclaw.channels.matrix.state import SyncState
 from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
+from picoclaw.channels.polled import (
+    FETCH_WAITS,
+    SHORT_WAIT_S,
+    TOO_LARGE,
+    CallRefused,
+    PolledChannel,
+    Questions,
+    ShownQuestion,
+    Timing,
+    Unreachable,
+    as_dict,
+    as_list,
+    as_text,
+    get,
+)
 from picoclaw.channels.rich_text import RichText, render_rich, split_message
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.messages import Event, Text, ToolRun, Turn, TurnHooks
+from picoclaw.messages import Event, Text, ToolRun, Turn, TurnHooks, is_urgent_text
 from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
-from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
 from picoclaw.store.queues import InboxMessage, OutboxMessage
 

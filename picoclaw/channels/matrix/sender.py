@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from picoclaw.channels.attachments import Attachment
-from picoclaw.channels.http_api import Busy, CallRefused, Timing, Unreachable
 from picoclaw.channels.matrix.api import MatrixApi, RoomPlace, as_event, join_path
+from picoclaw.channels.polled import Busy, CallRefused, Timing, Unreachable
 from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, render_rich, split_answer, split_message
 from picoclaw.errors import ChannelDown
 from picoclaw.files import RootedPath

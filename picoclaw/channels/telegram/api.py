@@ -14,21 +14,22 @@ from typing import Any, BinaryIO
 
 from picoclaw import files as picoclaw_files
 from picoclaw.channels.attachments import IncomingFile
-from picoclaw.channels.http_api import (
+from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.polled import (
+    QUOTED_CHARS,
     ApiAnswer,
     BadToken,
     Busy,
     CallRefused,
     HttpApi,
     OwnerMustAct,
+    QuotedMessage,
     Unreachable,
     as_dict,
     as_int,
     as_text,
     get,
 )
-from picoclaw.channels.pairing import Pairing
-from picoclaw.channels.polled import QUOTED_CHARS, QuotedMessage
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError
 from picoclaw.files import RootedPath

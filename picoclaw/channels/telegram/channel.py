@@ -23,8 +23,18 @@ from typing import Any
 
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, Attachment, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
-from picoclaw.channels.http_api import DEFAULT_TIMING, Busy, CallRefused, Timing, Unreachable
-from picoclaw.channels.polled import FETCH_WAITS, SHORT_WAIT_S, PolledChannel, Questions, ShownQuestion
+from picoclaw.channels.polled import (
+    DEFAULT_TIMING,
+    FETCH_WAITS,
+    SHORT_WAIT_S,
+    Busy,
+    CallRefused,
+    PolledChannel,
+    Questions,
+    ShownQuestion,
+    Timing,
+    Unreachable,
+)
 from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, count_units, split_answer, split_message
 from picoclaw.channels.telegram import api
 from picoclaw.channels.telegram.api import (
@@ -41,11 +51,10 @@ from picoclaw.channels.telegram.api import (
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError
-from picoclaw.messages import Turn, TurnHooks
+from picoclaw.messages import Turn, TurnHooks, is_urgent_text
 from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
-from picoclaw.stop_order import is_urgent_text
 from picoclaw.store.approvals import Approval
 from picoclaw.store.queues import InboxMessage, OutboxMessage
 from picoclaw.text import pattern

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from picoclaw import files
-from picoclaw.config.credentials import ANTHROPIC_URL, OPENAI_URL, OPENROUTER_URL
+from picoclaw.config.files import ANTHROPIC_URL, OPENAI_URL, OPENROUTER_URL
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
 from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.maintenance.migrate.json5 import parse_json5
 from picoclaw.records import NamedTuple, dataclass, field
-from picoclaw.skills.library import SKILL_FILE
+from picoclaw.skills import SKILL_FILE
 from picoclaw.text import pattern
 
 Kind = Literal["picoclaw", "nanobot", "openclaw"]

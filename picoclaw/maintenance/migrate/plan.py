@@ -40,14 +40,14 @@ from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
 from picoclaw.resources import find_shipped
-from picoclaw.skills.library import SKILL_FILE, list_home_tiers
+from picoclaw.skills import SKILL_FILE, list_home_tiers
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.stores import Stores
 from picoclaw.text import pattern, truncate
 from picoclaw.times import parse_zone
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.onboarding import read_zone, set_field
-from picoclaw.workspace.templates import ONBOARDING_PAGE
+from picoclaw.workspace.pages import ONBOARDING_PAGE
 
 Consent = Literal["", "page", "key", "skill"]
 """What is asked for by itself; "" goes with the whole."""

@@ -532,17 +532,17 @@ def open_board(kind: str, home: Path) -> Board:
     A script of it that is wrong must keep nothing from going safe.
     """
     if kind == "linux":
-        from picoclaw.hw.linux.board import LinuxBoard
+        from picoclaw.hw.linux import LinuxBoard
 
         return LinuxBoard()
-    from picoclaw.hw.sim import board
+    from picoclaw.hw import sim
     from picoclaw.hw.sim.script import DEFAULT_SCRIPT, SIM_FILE, load_script
 
     try:
         rehearsed = load_script(home / SIM_FILE, loader.list_driver_folders(home))
     except ConfigError:
         rehearsed = DEFAULT_SCRIPT
-    return board.SimBoard(script=rehearsed, state=home / "sim")
+    return sim.SimBoard(script=rehearsed, state=home / "sim")
 
 
 def rescue(home: Path, kind: str, why: str, *, stop: bool = False) -> dict[str, str]:

@@ -23,8 +23,7 @@ from typing import Any
 
 from picoclaw.errors import HardwareError
 from picoclaw.hw.board import I2CRead, I2CWrite, SpiNode, SpiSettings, SpiTransfer
-from picoclaw.hw.sim import parts
-from picoclaw.hw.sim.buses import SimI2C, SimSpi
+from picoclaw.hw.sim import SimI2C, SimSpi, parts
 from picoclaw.hw.sim.script import Scene, SimFault, SimFaults
 
 SOCKET = "/run/picosim.sock"

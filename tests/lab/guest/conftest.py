@@ -8,7 +8,7 @@ import lab
 import pytest
 
 from picoclaw.hw import loader
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers
 from picoclaw.resources import find_shipped
 

@@ -58,7 +58,7 @@ def unbind_spi(driver: str, device: str) -> None:
 
 _DRIVES_A_LINE = """
 import sys
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 line = LinuxBoard().line_out(sys.argv[1], int(sys.argv[2]), 1)
 print("driven", flush=True)
 sys.stdin.read()

@@ -1,7 +1,7 @@
 """Parts that only the lab has: a wire from MOSI to MISO, and a small EEPROM."""
 
 from picoclaw.hw.board import SpiSettings
-from picoclaw.hw.sim.buses import Nack
+from picoclaw.hw.sim import Nack
 from picoclaw.hw.sim.script import Scene
 
 

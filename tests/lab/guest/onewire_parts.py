@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 
-from picoclaw.hw.sim.buses import Nack
+from picoclaw.hw.sim import Nack
 from picoclaw.hw.sim.parts.temperature import SimDS18B20, append_crc, split_bits
 from picoclaw.hw.sim.script import Scene
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from picoclaw.hw.sim.buses import Nack
+from picoclaw.hw.sim import Nack
 from picoclaw.hw.sim.parts import clamp
 from picoclaw.hw.sim.script import Scene
 

@@ -15,7 +15,7 @@ __all__ = ["LABEL", "NAMES"]
 WATCHDOG_S = 15
 TRIED = """
 import os, socket
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 def refused(what, *arguments):
     try:
         what(*arguments)

@@ -9,7 +9,7 @@ import lab
 from conftest import WATCHDOG_S
 from lab_service import HOME, ON, PICOCLAW, PUMP, SAFE, STATE, begun, done, journal, owner, process, said, shown, user
 
-from picoclaw.hw.linux.board import LinuxBoard
+from picoclaw.hw.linux import LinuxBoard
 
 
 def test_it_starts(service, record_property):
