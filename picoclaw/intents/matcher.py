@@ -555,6 +555,9 @@ class IntentMatcher:
                     if like:
                         said = {**match.said, "_like": {"words": like, "text": text}}
                         return match._replace(missing=self._exact(name), route="proposal", said=said)
+                    tells = s.words[begin] in self.words["tells"]  # "the pump runs when the soil is dry"
+                    if topic in {"rule_switch", "rule_tell"} and match.tool == "rule" and not tells:
+                        return match._replace(route="proposal")  # it is shown, and waits for a yes, by itself
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
@@ -615,6 +618,8 @@ class IntentMatcher:
                 return "", left
             told[name] = _word_value(slot, value) or s.text(-start, size - start)
             left = [i for i in left if not -start <= i < size - start]
+        if "off_said" in names and any(s.longest(self._book.slot("on_word").values, i) for i in left):
+            return "", left  # "light on every day at 6, off at 9" orders both
         text = fill_fields(sentence, told)
         filled = Sentence(_TWICE.sub(r"\1", text), self.words)
         if WHICH in names:
@@ -1459,7 +1464,9 @@ class IntentMatcher:
         if share >= self.topics.talk.get(topic, 1.0) and not self._is_tail(s, topic):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
-        if "?" not in s.raw and self._is_chat(s, shares):
+        begins = any(self._after(s, words["questions"], i) for i in range(min(2, len(s.words))))
+        is_question = begins and len(s.words) > MAX_BARE_WORDS and (not shares or shares[0][1] not in _ABOUT_ANY)
+        if "?" not in s.raw and not is_question and self._is_chat(s, shares):
             return "remark"
         asks = s.asks or (s.words and self._after(s, words["questions"], 0))
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):

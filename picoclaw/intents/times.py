@@ -21,6 +21,7 @@ _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
 _OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
+_HOURS = frozenset({"fixed", "hour"})
 _HOUR_SIGN = pattern(r"\d\d? hs?(?: |$)")
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
@@ -537,8 +538,9 @@ class TimeReader:
             alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock", "quarter"}
             if alone and not bare and "day" in found and self._ends_there(tail[piece.end() :]):
                 alone = False  # "thursday 10"
-            if (alone and not bare) or (found.keys() & new.keys()) - {"at", "oclock", "minutes"}:
-                break
+            again = (found.keys() & new.keys()) - {"at", "oclock", "minutes"}
+            if (alone and not bare) or again or (_HOURS & found.keys() and _HOURS & new.keys()):
+                break  # "noon to 2"
             found, end = found | new, piece.end()
         unit = tail[end:].partition(" ")[0]
         if unit in self._words["measures"] and (len(unit) > 1 or not unit.isalpha()) and found.keys() <= {"at", "hour"}:
