@@ -555,9 +555,6 @@ class IntentMatcher:
                     if like:
                         said = {**match.said, "_like": {"words": like, "text": text}}
                         return match._replace(missing=self._exact(name), route="proposal", said=said)
-                    tells = s.words[begin] in self.words["tells"]  # "the pump runs when the soil is dry"
-                    if topic in {"rule_switch", "rule_tell"} and match.tool == "rule" and not tells:
-                        return match._replace(route="proposal")  # it is shown, and waits for a yes, by itself
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
