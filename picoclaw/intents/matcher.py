@@ -805,6 +805,8 @@ class IntentMatcher:
             return end
         end = self._after(s, self.words["declines"], i)  # "forget it, cancel that one"
         is_apart = s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
+        if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
+            return 0  # "no thank you, please do not ..."
         return end if is_apart else 0
 
     def match_all(
