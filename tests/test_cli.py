@@ -47,6 +47,15 @@ def test_a_question_gets_a_simulated_temperature(tmp_path):
     assert "simulated" in done.stdout
 
 
+def test_a_note_that_is_found_and_forgotten_after_a_yes_is_not_shown_as_a_search(tmp_path):
+    for text in ("mets du savon sur la liste de courses", "Le savon, tu peux le retirer de la liste de courses"):
+        asked = chat(tmp_path, text, "--session", "s").stdout
+    assert asked.startswith("Je n'ai encore rien fait. Voulez-vous dire")
+    told = chat(tmp_path, "oui", "--session", "s").stdout
+    assert told.startswith("oublié, de memory/")
+    assert told.splitlines()[1:] == [SIMULATED]
+
+
 def test_json_has_the_whole_turn(tmp_path):
     told = json.loads(chat(tmp_path, "how warm is it?", "--json").stdout)
     assert set(told) == {"reply", "turn", "provider", "simulated"}

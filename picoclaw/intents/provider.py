@@ -777,8 +777,10 @@ def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> tup
 
 
 def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
-    """Take another board's reading for this one's, unless no other board was meant either."""
+    """Take another board's reading for this one's, unless no other board was meant either, and leave out what was looked up."""
     names = [call.name for call, _ in calls]
+    if len(calls) == 2 and names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
+        return calls[1:]  # the note was only looked up
     if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
         return calls if calls[1][1].startswith("error: ") else calls[1:]
     if names != ["sensor_read", "fleet_read"]:
