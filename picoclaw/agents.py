@@ -12,8 +12,7 @@ from picoclaw.records import replace
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.store.people import ContextFiles
-from picoclaw.workspace import prepare_folder
-from picoclaw.workspace.pages import MAX_PAGE_BYTES, ONBOARDING_PAGE, TEMPLATE_PAGES, read_text
+from picoclaw.workspace import MAX_PAGE_BYTES, ONBOARDING_PAGE, TEMPLATE_PAGES, prepare_folder, read_text
 
 _NAMESPACE = "fac6df52-3717-5540-a556-6389e55ce59a"
 AGENT_PAGES = tuple(name for name in TEMPLATE_PAGES if "/" not in name)

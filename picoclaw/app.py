@@ -33,15 +33,17 @@ from picoclaw.text import list_terms
 from picoclaw.tools.registry import ON_REQUEST, MessageTool, ResultTool, ToolGroup, Toolset, select_tools
 from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import list_intent_files, list_languages, read_intent_tables
-from picoclaw.workspace.pages import (
+from picoclaw.workspace import (
     MAX_PAGE_BYTES,
     ONBOARDING_PAGE,
     PAGES,
     Pages,
     Prompts,
     get_owner_time,
+    list_intent_files,
+    list_languages,
     read_fields,
+    read_intent_tables,
     read_text,
 )
 

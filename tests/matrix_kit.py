@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from picoclaw.channels.matrix.channel import MatrixChannel
+from picoclaw.channels.matrix import MatrixChannel
 from picoclaw.channels.polled import Timing
 from picoclaw.config import Config
 from picoclaw.config.tables import MatrixConfig

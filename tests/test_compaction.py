@@ -36,7 +36,7 @@ from picoclaw.memory.dream import DreamModel
 from picoclaw.messages import Inbound, Message, Notice, Stop, ToolCall, Turn, Usage, split_context
 from picoclaw.prompts import count_bytes, cut_bytes
 from picoclaw.store.pulse import PulseAuthor, PulseChange
-from picoclaw.workspace.pages import Prompts
+from picoclaw.workspace import Prompts
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 USED = Usage(3, 4)

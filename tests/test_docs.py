@@ -22,7 +22,7 @@ from picoclaw.hw.sim import SimBoard, script
 from picoclaw.outputs import config
 from picoclaw.resources import find_shipped
 from picoclaw.security.policy import DEFAULTS, VerdictRow, parse_policy
-from picoclaw.workspace.pages import ONBOARDING_PAGE, TEMPLATE_PAGES
+from picoclaw.workspace import ONBOARDING_PAGE, TEMPLATE_PAGES
 
 HW = [find_shipped("tools/hw")]
 TEXT = "".join(

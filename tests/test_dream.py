@@ -21,7 +21,7 @@ from picoclaw.providers.model import ModelProvider
 from picoclaw.skills import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
-from picoclaw.workspace.pages import Prompts
+from picoclaw.workspace import Prompts
 from tests.model_server import ModelServer, reply
 
 NIGHT = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)

@@ -39,9 +39,9 @@ MAY = {
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what comes from another program, or is of no use any more
-    "picoclaw/maintenance/migrate/plan.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
+    "picoclaw/maintenance/migrate.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
     "picoclaw/maintenance/household.py": "moves what a removed person has left; what a cut leaves is moved when the name is given again",
-    "picoclaw/maintenance/migrate/origins.py": "a copy in a temporary folder, to be read",
+    "picoclaw/maintenance/migrate_origins.py": "a copy in a temporary folder, to be read",
     "picoclaw/mcp/client.py": "a server's own folder, which is made again where it is missing",
     "picoclaw/cli/mcp.py": "takes a server's token and folder away, once nothing names it",
     # what the kernel's files are told, which are no disk
@@ -74,7 +74,7 @@ MAY = {
     "picoclaw/shared/skills.py": "a skill of another board that was agreed to, in the place of one that is kept",
     "picoclaw/skills/__init__.py": "a pinned copy of a skill, which is taken back",
     "picoclaw/memory/versions.py": "old versions of a note, more than are kept",
-    "picoclaw/workspace/pages.py": "the first meeting's page, with the folder synced",
+    "picoclaw/workspace.py": "the first meeting's page, with the folder synced",
     "picoclaw/cli/__init__.py": "standard streams that were closed, opened on /dev/null",
     "picoclaw/maintenance/setup.py": "the editor's copy of the settings",
     "picoclaw/cli/chat.py": "the history of what was typed, readline's own",

@@ -22,7 +22,7 @@ from picoclaw.skills import frontmatter
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.onboarding import set_field
 from picoclaw.web.readable import extract_text
-from picoclaw.workspace.pages import clean_page
+from picoclaw.workspace import clean_page
 
 ROOT = Path(__file__).resolve().parents[1]
 _ESCAPED = re.compile(r"\\.", re.DOTALL)

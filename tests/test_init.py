@@ -21,8 +21,7 @@ from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
 from picoclaw.hw.sim import SimBoard
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import diff_templates, keep_pages, prepare_home
-from picoclaw.workspace.pages import ONBOARDING_PAGE, TEMPLATE_PAGES
+from picoclaw.workspace import ONBOARDING_PAGE, TEMPLATE_PAGES, diff_templates, keep_pages, prepare_home
 
 TEMPLATES = find_shipped("templates") / "workspace"
 

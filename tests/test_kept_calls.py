@@ -15,7 +15,7 @@ from person import Person, picoclaw_process
 from telegram_server import GROUP, OWNER, STRANGER, TOKEN, TelegramServer
 
 from picoclaw.channels.polled import Timing
-from picoclaw.channels.telegram.channel import NOT_OWNER, QUESTION_CLOSED, TelegramChannel
+from picoclaw.channels.telegram import NOT_OWNER, QUESTION_CLOSED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.messages import ToolCall

@@ -31,7 +31,7 @@ from picoclaw.providers.model import ModelProvider
 from picoclaw.skills import Skill
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange
-from picoclaw.workspace.pages import Prompts
+from picoclaw.workspace import Prompts
 
 BERLIN = ZoneInfo("Europe/Berlin")
 EVENING = datetime(2026, 3, 1, 20, 0, tzinfo=BERLIN)

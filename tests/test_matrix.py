@@ -12,10 +12,9 @@ from daemon_kit import PUMP, Daemon, furnished
 from matrix_kit import QUICK, Board
 from matrix_server import ANN, BOB, EVE, ME, TOKEN, MatrixServer
 
-from picoclaw.channels.matrix import channel as matrix_channel
-from picoclaw.channels.matrix.api import RoomInfo, RoomPlace, parse_event, parse_place
-from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
-from picoclaw.channels.matrix.sender import render_html
+from picoclaw.channels import matrix as matrix_channel
+from picoclaw.channels.matrix import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU, render_html
+from picoclaw.channels.matrix_api import RoomInfo, RoomPlace, parse_event, parse_place
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import Busy
 from picoclaw.channels.rich_text import render_rich
@@ -899,7 +898,7 @@ def test_an_event_that_another_server_held_back_is_heard_when_it_comes(bench, se
 
 
 def test_too_much_at_once_is_asked_for_in_smaller_pieces(tmp_path, server, room, monkeypatch):
-    monkeypatch.setattr("picoclaw.channels.matrix.api.MAX_ANSWER_BYTES", 300_000)
+    monkeypatch.setattr("picoclaw.channels.matrix_api.MAX_ANSWER_BYTES", 300_000)
     with Board(tmp_path / "home", server.url, TOKEN, owner=ANN) as board:
         settled(server)
         server.fail("sync", *[tg.BAD_GATEWAY] * 2)

@@ -9,8 +9,8 @@ import pytest
 from matrix_kit import Board
 from synapse_server import LIMITS, PYTHON, SynapseServer, quote
 
-from picoclaw.channels.matrix import channel as matrix_channel
-from picoclaw.channels.matrix.channel import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
+from picoclaw.channels import matrix as matrix_channel
+from picoclaw.channels.matrix import ENCRYPTED, HOW_TO_ANSWER, NOT_FOR_YOU
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import Timing
 from picoclaw.messages import Text, ToolCall

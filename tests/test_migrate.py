@@ -19,8 +19,7 @@ from person import Person, picoclaw
 from rows import each_row
 
 from picoclaw.config import Config, load_config
-from picoclaw.maintenance.migrate.json5 import parse_json5
-from picoclaw.maintenance.migrate.origins import ABSENT_TOOLS, find_daemon, read_home
+from picoclaw.maintenance.migrate_origins import ABSENT_TOOLS, find_daemon, parse_json5, read_home
 from picoclaw.memory.files import is_tainted
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import Jobs

@@ -20,7 +20,7 @@ from picoclaw.memory.files import MAX_ENTRY_CHARS, parse_entries
 from picoclaw.memory.notes import format_note_lines, split_told
 from picoclaw.messages import Message
 from picoclaw.prompts import Page
-from picoclaw.workspace.pages import clean_page
+from picoclaw.workspace import clean_page
 
 ROOT = Path(__file__).resolve().parents[1]
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

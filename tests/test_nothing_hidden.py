@@ -19,8 +19,7 @@ from picoclaw.hw import kernel
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import prepare_home
-from picoclaw.workspace.pages import PAGES, Pages
+from picoclaw.workspace import PAGES, Pages, prepare_home
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = {path.stem: path.read_text() for path in (find_shipped("templates") / "prompts").glob("*.md")}

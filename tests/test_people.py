@@ -20,8 +20,8 @@ from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import get_heading, word_missed
 from picoclaw.automation.scheduler import Scheduler
-from picoclaw.channels.telegram.api import make_pairing
-from picoclaw.channels.telegram.channel import TelegramChannel
+from picoclaw.channels.telegram import TelegramChannel
+from picoclaw.channels.telegram_api import make_pairing
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, HookConfig, MemoryConfig, ModelConfig, PersonConfig, TelegramConfig

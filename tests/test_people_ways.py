@@ -32,8 +32,7 @@ from picoclaw.messages import Text
 from picoclaw.store.database import Database
 from picoclaw.store.queues import InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.sessions import Sessions
-from picoclaw.workspace import prepare_home
-from picoclaw.workspace.pages import Prompts
+from picoclaw.workspace import Prompts, prepare_home
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 OTHERS = ("nobody", "daemon")  # users that a Debian has

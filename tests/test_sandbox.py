@@ -16,7 +16,7 @@ from sandbox_kit import Bench, gone, needs_walls, running
 
 from picoclaw.security import sandbox, sandbox_launcher
 from picoclaw.security.sandbox import SandboxCommand, SandboxLayout, Visibility, build_bwrap_arguments, find_visibility
-from picoclaw.workspace.pages import find_onboarding
+from picoclaw.workspace import find_onboarding
 
 pytestmark = needs_walls
 HIDDEN = pytest.mark.skipif(os.geteuid() != 0, reason="puts files where only root can")

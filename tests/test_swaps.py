@@ -17,8 +17,7 @@ from picoclaw.outputs.client import OutputsClient
 from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.jobs import Job as Kept
-from picoclaw.workspace import prepare_home
-from picoclaw.workspace.pages import find_onboarding
+from picoclaw.workspace import find_onboarding, prepare_home
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 SKILL = "---\nname: tank\ndescription: the tank\n---\n{}\n"

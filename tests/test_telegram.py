@@ -15,8 +15,8 @@ from picoclaw.app import App
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import Timing
-from picoclaw.channels.telegram.api import parse_place
-from picoclaw.channels.telegram.channel import MAYBE_REPEATED, NOT_ASKED, TelegramChannel
+from picoclaw.channels.telegram import MAYBE_REPEATED, NOT_ASKED, TelegramChannel
+from picoclaw.channels.telegram_api import parse_place
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
@@ -436,7 +436,7 @@ def test_a_late_letter_still_brings_its_file(bench, server):
 
 
 def test_an_upload_that_stalls_is_given_up_long_before_a_whole_one_would_be(bench, server, monkeypatch):
-    monkeypatch.setattr("picoclaw.channels.telegram.api._QUIET_S", 0.2)
+    monkeypatch.setattr("picoclaw.channels.telegram_api._QUIET_S", 0.2)
     (bench.home / "workspace" / "log.bin").write_bytes(bytes(200_000))  # 10 s at the slowest
     server.fail("sendDocument", tg.black_hole)
     begun = time.monotonic()

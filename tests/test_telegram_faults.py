@@ -14,7 +14,7 @@ from telegram_server import OWNER, TOKEN, TelegramServer
 from timing import until
 
 from picoclaw.channels.polled import Timing
-from picoclaw.channels.telegram.channel import MAYBE_REPEATED, TelegramChannel
+from picoclaw.channels.telegram import MAYBE_REPEATED, TelegramChannel
 from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon import delivery

@@ -10,7 +10,8 @@ from telegram_server import KINDS
 from picoclaw.channels.attachments import make_file_name
 from picoclaw.channels.polled import LinkState, Timing, Unreachable
 from picoclaw.channels.rich_text import RichText, count_units, render_rich, split_message
-from picoclaw.channels.telegram.api import (
+from picoclaw.channels.telegram import encode_entities
+from picoclaw.channels.telegram_api import (
     BotIdentity,
     ButtonPress,
     EmptyUpdate,
@@ -18,7 +19,6 @@ from picoclaw.channels.telegram.api import (
     join_albums,
     parse_update,
 )
-from picoclaw.channels.telegram.channel import encode_entities
 
 ME = BotIdentity(1, "pico_bot")
 

@@ -12,18 +12,21 @@ from rights import ordinary_user
 from rows import each_row
 from timing import is_in_proportion
 
+from picoclaw import workspace as workspace_templates
 from picoclaw.errors import ConfigError
 from picoclaw.resources import find_shipped
-from picoclaw.workspace import examine_workspace, list_intent_files, prepare_home, read_intent_tables
-from picoclaw.workspace import pages as workspace_templates
-from picoclaw.workspace.pages import (
+from picoclaw.workspace import (
     ONBOARDING_PAGE,
     TEMPLATE_PAGES,
     Pages,
     Prompts,
     clean_page,
+    examine_workspace,
     find_onboarding,
+    list_intent_files,
+    prepare_home,
     read_fields,
+    read_intent_tables,
 )
 
 TEMPLATES = find_shipped("templates") / "workspace"

@@ -23,7 +23,7 @@ from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.registry import ON_REQUEST, ON_REQUEST_IN_HOUSEHOLD
 from picoclaw.window import count_tool_bytes
-from picoclaw.workspace.pages import ONBOARDING_PAGE, PAGES, Pages, Prompts, read_fields
+from picoclaw.workspace import ONBOARDING_PAGE, PAGES, Pages, Prompts, read_fields
 
 if TYPE_CHECKING:
     from picoclaw.agent.loop import Agent

@@ -61,7 +61,7 @@ from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
 from picoclaw.times import format_duration
 from picoclaw.window import remove_hints
-from picoclaw.workspace.pages import remove_empty
+from picoclaw.workspace import remove_empty
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens, pattern
-from picoclaw.workspace.pages import read_bytes
+from picoclaw.workspace import read_bytes
 
 SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
 MAX_FILE_BYTES = 8192

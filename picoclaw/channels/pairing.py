@@ -256,9 +256,9 @@ def _find_role(config: Config, who: str, before: str) -> str | None:
     if channel not in {"telegram", "matrix"}:  # the owner's own terminal, and page
         return before if before != "member" or config.people else "guest"
     if channel == "telegram":
-        from picoclaw.channels.telegram.api import make_pairing
+        from picoclaw.channels.telegram_api import make_pairing
     else:
-        from picoclaw.channels.matrix.api import make_pairing
+        from picoclaw.channels.matrix_api import make_pairing
     with closing(make_pairing(config)) as pairing:
         return pairing.origin(user) if pairing.allows(user) else None
 

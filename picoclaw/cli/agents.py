@@ -32,7 +32,7 @@ from picoclaw.prompts import count_bytes
 from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.workspace.pages import ONBOARDING_PAGE, Pages
+from picoclaw.workspace import ONBOARDING_PAGE, Pages
 
 if TYPE_CHECKING:
     from picoclaw.app import App

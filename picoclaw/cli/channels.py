@@ -198,7 +198,7 @@ def add_telegram_options(parser: Parser) -> None:
 
 
 def run_telegram(given: Options) -> int:
-    from picoclaw.channels.telegram.api import TelegramApi, identify_bot, make_pairing
+    from picoclaw.channels.telegram_api import TelegramApi, identify_bot, make_pairing
     from picoclaw.workspace import prepare_home
 
     config = load_config()
@@ -310,7 +310,7 @@ def add_matrix_options(parser: Parser) -> None:
 
 
 def run_matrix(given: Options) -> int:
-    from picoclaw.channels.matrix.api import MatrixApi, identify_account, make_pairing
+    from picoclaw.channels.matrix_api import MatrixApi, identify_account, make_pairing
     from picoclaw.workspace import prepare_home
 
     config = load_config()
@@ -340,7 +340,7 @@ def _log_in(given: Options, config: Config) -> int:
     """Get an access token by the password, which is kept nowhere."""
     from getpass import getpass
 
-    from picoclaw.channels.matrix.api import discover_server, is_user, log_in
+    from picoclaw.channels.matrix_api import discover_server, is_user, log_in
     from picoclaw.maintenance import setup
     from picoclaw.workspace import prepare_home
 

@@ -78,7 +78,7 @@ def print_results(rows: "Iterable[CheckResult]", *, as_json: bool = False) -> in
 
 def format_minute(home: Path, at: float) -> str:
     """Word a moment in the owner's zone."""
-    from picoclaw.workspace.pages import get_owner_time
+    from picoclaw.workspace import get_owner_time
 
     return f"{get_owner_time(home, at):%Y-%m-%d %H:%M}"
 
@@ -253,13 +253,13 @@ def list_chats(app: "App") -> dict[str, None]:
     if app.config.page.enabled:
         found.append("page:home")
     if app.config.telegram_token:
-        from picoclaw.channels.telegram.api import make_pairing
+        from picoclaw.channels.telegram_api import make_pairing
 
         pairing = make_pairing(app.config)
         found += [f"telegram:{number}" for number in pairing.people()]
         pairing.close()
     if app.config.matrix.homeserver and app.config.matrix_token:
-        from picoclaw.channels.matrix.api import list_rooms
+        from picoclaw.channels.matrix_api import list_rooms
 
         found += [f"matrix:{room}" for room in list_rooms(app.config)]
     return dict.fromkeys(key for key in [*found, DEFAULT_SESSION] if not key.startswith(INTERNAL_SESSIONS))

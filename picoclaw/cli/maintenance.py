@@ -20,7 +20,7 @@ from picoclaw.maintenance import backup, database_copy, install, service, update
 from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, translate_os_errors
 from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 
 def add_doctor_options(parser: Parser) -> None:

@@ -28,7 +28,7 @@ from picoclaw.skills import Skill, describe_unmet_needs
 from picoclaw.store.database import Marks
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json, pattern
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 _NO_MODEL = "no model is set up: `picoclaw init` does that"
 _CHUNK_ID = pattern(r"(?:\[?id:)?\s*(-?\d{1,18})\]?")

@@ -41,7 +41,7 @@ from picoclaw.resources import find_shipped
 from picoclaw.store.ledger import RETENTION_DAYS
 from picoclaw.stores import PastTurns, Stores
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 _KINDS = {"plain": "one wish", "two": "two wishes", "talk": "no tool needed"}
 _DEFAULT_REQUESTS = 40

@@ -31,8 +31,7 @@ from picoclaw.records import asdict
 from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
 from picoclaw.times import format_duration
-from picoclaw.workspace import find_outputs_file
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import find_outputs_file, get_owner_time
 
 _DEFAULT_RECORDS = 20
 _ALWAYS_SHOWN = {"active", "safe", "shortest_off_s", "who", "confirm"}

@@ -37,7 +37,7 @@ from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.text import pattern
 from picoclaw.times import parse_range
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 if TYPE_CHECKING:
     from picoclaw.hw.kernel import CheckResult

@@ -14,7 +14,7 @@ from picoclaw.messages import split_context
 from picoclaw.store.sessions import ConversationInfo, TranscriptRow, select_prunable, shrink
 from picoclaw.stores import Stores
 from picoclaw.text import escape_unprintable, format_json
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 _NO_LIMIT = 1 << 40
 _MAX_RESULT_CHARS = 500  # of a tool's result, for a person

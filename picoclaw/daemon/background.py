@@ -33,7 +33,7 @@ from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
-from picoclaw.workspace.pages import read_text
+from picoclaw.workspace import read_text
 
 if TYPE_CHECKING:
     from picoclaw.daemon.service import DaemonService

@@ -51,8 +51,7 @@ from picoclaw.store.sessions import Sessions
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools import cron, sensors
 from picoclaw.wiring import Wiring
-from picoclaw.workspace import find_outputs_file
-from picoclaw.workspace.pages import read_fields
+from picoclaw.workspace import find_outputs_file, read_fields
 
 if TYPE_CHECKING:
     from picoclaw.maintenance.household import Household, TableForm

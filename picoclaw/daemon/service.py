@@ -198,13 +198,13 @@ class DaemonService(MessageQueue):
             self.note("hooks: nothing is taken, because the page is off: enabled = true under [page]")
         if app.config.telegram_token and not self._safe:
             from picoclaw.agent.dispatcher import CHAT_COMMANDS
-            from picoclaw.channels.telegram.channel import TelegramChannel
+            from picoclaw.channels.telegram import TelegramChannel
 
             commands = {word: does for word, (takes, does) in CHAT_COMMANDS.items() if takes[:1] in {"", "["}}
             yield TelegramChannel(app.config, app.prompts, note=self.note, kept=self.find_approval, commands=commands)
 
         if app.config.matrix.homeserver and app.config.matrix_token and not self._safe:
-            from picoclaw.channels.matrix.channel import MatrixChannel
+            from picoclaw.channels.matrix import MatrixChannel
 
             yield MatrixChannel(app.config, app.prompts, note=self.note, kept=self.find_approval)
 

@@ -32,7 +32,7 @@ from picoclaw import __version__
 from picoclaw.automation import rules
 from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
 from picoclaw.channels.polled import BadToken
-from picoclaw.channels.telegram.api import Conflict, TelegramApi, identify_bot, make_pairing
+from picoclaw.channels.telegram_api import Conflict, TelegramApi, identify_bot, make_pairing
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import (
@@ -64,8 +64,7 @@ from picoclaw.security.sandbox import SANDBOX_PATH
 from picoclaw.skills import SkillLibrary, list_home_tiers
 from picoclaw.store.database import run_quick_check
 from picoclaw.tools.exec import ExecTools
-from picoclaw.workspace import examine_workspace, find_outputs_file
-from picoclaw.workspace.pages import Prompts, get_owner_time
+from picoclaw.workspace import Prompts, examine_workspace, find_outputs_file, get_owner_time
 
 _Rows = Iterator[CheckResult]
 
@@ -462,8 +461,8 @@ def _examine_broker(config: Config) -> CheckResult:
 
 
 def _examine_matrix(config: Config, *, offline: bool) -> _Rows:
-    from picoclaw.channels.matrix.api import MatrixApi, identify_account
-    from picoclaw.channels.matrix.api import make_pairing as make_matrix_pairing
+    from picoclaw.channels.matrix_api import MatrixApi, identify_account
+    from picoclaw.channels.matrix_api import make_pairing as make_matrix_pairing
 
     try:
         with closing(make_matrix_pairing(config)) as pairing:

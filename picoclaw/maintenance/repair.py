@@ -66,7 +66,7 @@ from picoclaw.store.jobs import Heartbeats, Jobs
 from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.text import pattern
-from picoclaw.workspace.pages import get_owner_time
+from picoclaw.workspace import get_owner_time
 
 _MAX_FILE_BYTES = 1_000_000
 _COPY_INTERVAL_S, _MAX_BYTES_PER_DAY = 20 * 3600.0, 10_000_000

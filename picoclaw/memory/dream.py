@@ -26,7 +26,7 @@ from picoclaw.skills import BUILT_IN, SKILL_FILE, Skill
 from picoclaw.store.database import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold_case, list_terms, pattern
-from picoclaw.workspace.pages import read_bytes, read_text, remove_empty
+from picoclaw.workspace import read_bytes, read_text, remove_empty
 
 _MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
 _MIN_GROWTH = 1.2  # of what was reported already

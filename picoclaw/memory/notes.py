@@ -30,7 +30,7 @@ from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
 from picoclaw.records import NamedTuple
 from picoclaw.text import fold_case, list_query_terms, list_terms, pattern, truncate
-from picoclaw.workspace.pages import MAX_WHOLE_BYTES, remove_empty
+from picoclaw.workspace import MAX_WHOLE_BYTES, remove_empty
 
 LASTING_FILE = f"{MEMORY_FOLDER}/MEMORY.md"
 _LASTING_FILES = (LASTING_FILE, *ROOT_FILES)

@@ -26,7 +26,7 @@ from picoclaw.store.queues import ForeignFiles
 from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state
-from picoclaw.workspace.pages import ONBOARDING_PAGE
+from picoclaw.workspace import ONBOARDING_PAGE
 
 if TYPE_CHECKING:
     from picoclaw.agents import PersonalPages

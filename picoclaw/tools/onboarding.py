@@ -25,7 +25,7 @@ from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone
 from picoclaw.tools.registry import tool
-from picoclaw.workspace.pages import ONBOARDING_PAGE, find_onboarding
+from picoclaw.workspace import ONBOARDING_PAGE, find_onboarding
 
 if TYPE_CHECKING:
     from picoclaw.agents import PersonalPages

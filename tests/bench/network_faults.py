@@ -27,7 +27,7 @@ from model_server import ModelServer, call, reply
 from person import PICOCLAW, environment
 from telegram_server import TOKEN, TelegramServer
 
-from picoclaw.channels.telegram.channel import MAYBE_REPEATED
+from picoclaw.channels.telegram import MAYBE_REPEATED
 from picoclaw.store.database import Database
 
 AT_DOORS = (

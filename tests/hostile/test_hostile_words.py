@@ -23,8 +23,8 @@ from tally import Tally
 from web_server import said as answer
 
 from picoclaw.channels.dashboard.programs import make_message
-from picoclaw.channels.telegram.api import BotIdentity, parse_update
-from picoclaw.channels.telegram.channel import TelegramChannel
+from picoclaw.channels.telegram import TelegramChannel
+from picoclaw.channels.telegram_api import BotIdentity, parse_update
 from picoclaw.config.tables import HookConfig, PersonConfig, TelegramConfig
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints

@@ -25,7 +25,7 @@ from picoclaw.errors import ConfigError, ToolError
 from picoclaw.files import explain_os_error, open_rooted, resolve_below
 from picoclaw.maintenance.backup import write_backup
 from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
-from picoclaw.maintenance.migrate.origins import (
+from picoclaw.maintenance.migrate_origins import (
     MOVED_SUFFIX,
     PROGRAMS,
     ForeignAgent,
@@ -47,7 +47,7 @@ from picoclaw.text import pattern, truncate
 from picoclaw.times import parse_zone
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.onboarding import read_zone, set_field
-from picoclaw.workspace.pages import ONBOARDING_PAGE
+from picoclaw.workspace import ONBOARDING_PAGE
 
 Consent = Literal["", "page", "key", "skill"]
 """What is asked for by itself; "" goes with the whole."""

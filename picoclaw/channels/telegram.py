@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from picoclaw.channels import telegram_api
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, Attachment, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.polled import (
@@ -36,8 +37,7 @@ from picoclaw.channels.polled import (
     Unreachable,
 )
 from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, count_units, split_answer, split_message
-from picoclaw.channels.telegram import api
-from picoclaw.channels.telegram.api import (
+from picoclaw.channels.telegram_api import (
     BotIdentity,
     ButtonPress,
     ChatPlace,
@@ -477,7 +477,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
     def _poll_once(self) -> None:
         """Take what is there; the first time, and after a failure, without waiting for more."""
         if self._me is None:
-            self._me = api.identify_bot(self._poll_api, self._timing.wait)
+            self._me = telegram_api.identify_bot(self._poll_api, self._timing.wait)
             if self._commands:
                 self._start_beside(self._show_commands)
         me = self._me
@@ -490,7 +490,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
         found = [update for raw in raws if (update := parse_update(raw, me))]
         if raws and not found:
             raise Unreachable("Telegram's updates have no numbers")
-        for update in api.join_albums(found):
+        for update in telegram_api.join_albums(found):
             if update.update not in self._kept_early:
                 self._receive(update)
             self._offset = update.update + 1

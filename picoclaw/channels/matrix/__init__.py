@@ -1,1 +1,0 @@
-"""Matrix, over the client-server API by long polling: nothing listens, so it works behind any router."""

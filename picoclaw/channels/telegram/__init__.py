@@ -1,1 +1,0 @@
-"""Telegram, over the Bot API by long polling: nothing listens, so it works behind any router."""
