@@ -25,7 +25,7 @@ from picoclaw.records import dataclass, replace
 from picoclaw.resources import find_shipped
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import ApprovalManager, Guard, PolicyLoader
-from picoclaw.security.policy import CallRequest, get_requester
+from picoclaw.security.policy import CallRequest, Effect, get_requester
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
@@ -490,7 +490,18 @@ class App:
             load=self.load_language,
             declared=self.wiring.list_names,
             usual=lambda: (self.root or self).language,
+            confirmed=self._list_confirmed,
         )
+
+    def _list_confirmed(self) -> list[str]:
+        """The tools whose changes nobody is allowed without a yes."""
+        policy, people = self.rights.policy(), ("owner", "member", "guest")
+        effects: dict[str, Effect] = {"rule": "instruct", "memory_forget": "erase"}
+        return [
+            tool
+            for tool, effect in effects.items()
+            if all(policy.verdict(effect, tool, who)[0] != "allow" for who in people)
+        ]
 
     @cached_property
     def agent(self) -> Agent:

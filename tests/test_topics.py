@@ -4,6 +4,7 @@ import random
 
 import pytest
 import sweep
+from bench import strangers
 from bench.topics import OFFERED, list_lines, make_matcher, spell_out
 from bench.topics import make_provider as make_greenhouse
 from rows import each_row
@@ -87,6 +88,37 @@ def test_an_order_in_other_words_is_proposed_and_done_after_a_yes(language, text
     assert ask(text, yes)[0] == calls
     assert not ask(text, no)[0]
     assert not ask(text, "what is 3 times 4", yes)[0]
+
+
+PROPOSED_RULE = "every evening around 8 let the lamp burn for two hours, mate"
+
+
+@each_row("nod", ["yes", "no"])
+def test_what_is_shown_and_waits_for_a_yes_is_not_proposed_before(tmp_path, nod):
+    """One yes does it. Where the policy lets a rule be made without one, it is proposed first."""
+    board, is_kept = tmp_path / nod, nod == "yes"
+    strangers.make_home(board)
+    rows = [{"say": text, "talk": "1"} for text in (PROPOSED_RULE, nod, "what rules are there")]
+    shown, done, rules = (reply for _, reply in strangers.hold(board, rows))
+    assert shown.startswith("Shall I keep this rule? lamp: every day at 20:00: switch lamp on for 2 h.")
+    assert ("the rule is kept" in done, "every day at 20:00" in rules) == (is_kept, is_kept)
+    (board / "policy.toml").write_text('[effects]\ninstruct = { owner = "allow" }\n', "utf-8")
+    assert [reply.partition(":")[0] for _, reply in strangers.hold(board, rows[:1])] == [
+        "I have done nothing yet. Do you mean"
+    ]
+
+
+def test_a_note_that_is_named_by_other_words_is_asked_about_once(tmp_path):
+    strangers.make_home(tmp_path)
+    said = ("remember that the fuse is 3 A", "erase the note about the fuse", "yes", "what do you know about the fuse")
+    *_, asked, done, found = (
+        reply for _, reply in strangers.hold(tmp_path, [{"say": one, "talk": "1"} for one in said])
+    )
+    assert (asked.startswith("Shall I delete this note for good?"), "forgotten" in done, "the fuse is" in found) == (
+        True,
+        True,
+        False,
+    )
 
 
 SAID = [

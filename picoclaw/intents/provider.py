@@ -80,19 +80,21 @@ class IntentProvider:
         load: Callable[[str], Grammar] | None = None,
         declared: Callable[[], Mapping[str, str]] = dict,
         usual: Callable[[], str] = str,
+        confirmed: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
         `unlisted` names tools that a model is not told of: a sentence may mean them all the same. `languages` has the words by
         which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
         has the names of sensors and outputs, each with which of both it is. `usual()` is the language of whoever asks,
-        where no words tell it, '' for English.
+        where no words tell it, '' for English. `confirmed()` names the tools whose changes are shown and wait for a yes
+        anyway: what is only proposed is not asked about twice.
         """
         self.rests = False
         self.unlisted, self._declared = frozenset(unlisted), declared
         self._matcher = IntentMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
-        self._problem, self._usual = "", usual
+        self._problem, self._usual, self._confirmed = "", usual, confirmed
         self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model = configured_model
@@ -280,7 +282,7 @@ class IntentProvider:
         value, shown = found[best[0]][0], rows[names[best[0]]]
         done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
         told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
-        if shown not in like.get("asked", ""):
+        if match.tool not in self._confirmed() and shown not in like.get("asked", ""):
             return match._replace(tool="", answer=told, said={})
         made = {name: type(one)(value) if HOLE in str(one) else one for name, one in match.arguments.items()}
         return match._replace(arguments=made, said={}, missing="", route="frame")
@@ -498,7 +500,11 @@ class IntentProvider:
         if self._problem:
             yield Notice(self._problem, failed=True)
             self._problem = ""
-        ready = [match for _, match in wishes if match and match.tool in offered and not match.missing]
+        ready = [
+            match
+            for _, match in wishes
+            if match and match.tool in offered and (not match.missing or self._is_shown_first(match))
+        ]
         moves = any(self._matcher.intents[match.intent].kind for match in ready)
         if ready and (len(ready) == len(wishes) or not moves):
             for number, match in enumerate(ready):
@@ -513,6 +519,11 @@ class IntentProvider:
         else:
             yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
+
+    def _is_shown_first(self, match: IntentMatch) -> bool:
+        """Whether a proposal is shown by its tool, which asks for a yes."""
+        is_whole = match.route == "proposal" and bool(match.arguments) and "_like" not in match.said
+        return is_whole and match.tool in self._confirmed()
 
     def _ask_usual(self, messages: Sequence[Message]) -> tuple[str, dict[str, Any]] | None:
         """The same of what a sensor measures, after it was found not to measure what the question before was about."""
