@@ -7,9 +7,8 @@ from datetime import datetime
 from picoclaw.config import Config
 from picoclaw.config.tables import DEFAULT_AGENT, AgentConfig
 from picoclaw.errors import ConfigError, ToolError
-from picoclaw.files import explain_os_error, remove_file
+from picoclaw.files import explain_os_error, find_shipped, remove_file
 from picoclaw.records import replace
-from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.store.people import ContextFiles
 from picoclaw.workspace import MAX_PAGE_BYTES, ONBOARDING_PAGE, TEMPLATE_PAGES, prepare_folder, read_text

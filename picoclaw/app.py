@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
 from picoclaw.agent.loop import Agent
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import UNATTENDED_LIMITS
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.files import find_shipped
 from picoclaw.messages import TASK_SESSIONS, Message, Origin, Stop, Turn
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
-from picoclaw.resources import find_shipped
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import ApprovalManager, Guard, PolicyLoader
 from picoclaw.security.policy import CallRequest, Effect, get_requester
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from picoclaw.intents.provider import IntentProvider
     from picoclaw.maintenance.jobs import MaintenanceJobs
     from picoclaw.memory.memory import MemoryIndex
-    from picoclaw.providers.chain import Chain, ModelLink
+    from picoclaw.providers.model import Chain, ModelLink
     from picoclaw.skills import SkillContext, SkillLibrary
     from picoclaw.store.approvals import Approval
     from picoclaw.store.database import Database
@@ -201,7 +201,7 @@ def make_tools(
     if not is_member:
         yield ToolGroup(("spawn", "spawn_status"), make_subagents)
     if config.links or config.teams:
-        from picoclaw.teams import MAX_LISTED, list_targets
+        from picoclaw.tools.delegate import MAX_LISTED, list_targets
 
         targets = len(list_targets(config))
         names = ("delegate", "delegate_search")[: (targets > 0) + (targets > MAX_LISTED)]
@@ -231,7 +231,7 @@ def make_tools(
 def _list_virtual_pages(config: Config) -> tuple[str, ...]:
     if not (config.links or config.teams):
         return ()
-    from picoclaw.teams import VIRTUAL_PAGES
+    from picoclaw.tools.delegate import VIRTUAL_PAGES
 
     return VIRTUAL_PAGES
 
@@ -429,7 +429,7 @@ class App:
         return self._chain(None)
 
     def _chain(self, fallback: Callable[[], IntentProvider] | None) -> Chain:
-        from picoclaw.providers.chain import Chain
+        from picoclaw.providers.model import Chain
 
         first, *then = self.links
         return Chain(first, fallback, then=then)
@@ -437,7 +437,7 @@ class App:
     @cached_property
     def links(self) -> tuple[ModelLink, ...]:
         """The configured models in their order; none of their servers is reached yet."""
-        from picoclaw.providers.chain import build_links
+        from picoclaw.providers.model import build_links
 
         return build_links(self.config, lambda: self.stores.ledger, self.context_builder.zone)
 
@@ -750,7 +750,7 @@ class App:
 
     def get_failure_time(self) -> float:
         """When the newest request of the first model failed, in seconds of the epoch; 0 where it did not."""
-        from picoclaw.providers.chain import describe_links
+        from picoclaw.providers.model import describe_links
 
         return max((link["at"] for link in describe_links(self.links[:1]) if link["error"]), default=0.0)
 

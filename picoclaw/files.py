@@ -1,4 +1,4 @@
-"""The few ways picoclaw writes files: whole and durable, or an appended line that is durable, in folders that last.
+"""The few ways picoclaw writes files: whole and durable, or an appended line that is durable, in folders that last; where its folders are.
 
 Where an open `folder` is given, paths begin there, so that nothing that is swapped above it leads them elsewhere.
 tests/test_durable_writes.py finds whatever in picoclaw writes without them, and knows why it may.
@@ -9,11 +9,13 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from picoclaw.errors import ConfigError
 from picoclaw.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -468,3 +470,24 @@ def connect_unix(path: Path, seconds: float | None) -> "socket.socket | None":
         client.close()
         return None
     return client
+
+
+@cache
+def find_shipped(name: str) -> Path:
+    """Return the folder `templates`, `tools/hw` or the like, wherever this picoclaw was installed from."""
+    package = Path(__file__).parent
+    installed = package / "shipped" / name
+    return installed if installed.is_dir() else package.parent / name
+
+
+def get_home(environment: Mapping[str, str]) -> Path:
+    """Return `$PICOCLAW_HOME`, or `~/.picoclaw`."""
+    folder = environment.get("PICOCLAW_HOME") or "~/.picoclaw"
+    try:
+        home = Path(folder).expanduser().absolute()
+        str(home).encode()
+    except RuntimeError:
+        raise ConfigError(f"the ~ in {folder} stands for no known user; set PICOCLAW_HOME to a whole path") from None
+    except UnicodeError:
+        raise ConfigError("the path of picoclaw's home is not UTF-8; set PICOCLAW_HOME to another folder") from None
+    return home

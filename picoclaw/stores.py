@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import wake_all
 from picoclaw.config import Config
 from picoclaw.config.files import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer

@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import WiredPart

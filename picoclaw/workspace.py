@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from picoclaw.errors import ConfigError, StoreError, explain_syntax
-from picoclaw.files import create_file, explain_os_error, make_folder, sync_folder, write_atomic
+from picoclaw.files import create_file, explain_os_error, find_shipped, make_folder, sync_folder, write_atomic
 from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden
 from picoclaw.prompts import Page
 from picoclaw.records import NamedTuple
-from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, remove_invisible
 from picoclaw.times import find_zone
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
+from picoclaw.files import find_shipped
 from picoclaw.hw.board import Board, I2CRead, I2CWrite, SerialSettings, SpiSettings, SpiTransfer
 from picoclaw.hw.loader import Drivers, load_driver
 from picoclaw.hw.reading import WiredPart
-from picoclaw.resources import find_shipped
 
 BME280, NOBODY = 0x76, 0x20
 HW = [find_shipped("tools/hw")]

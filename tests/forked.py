@@ -28,7 +28,7 @@ PRELOADED = (
     *("app", "cli.chat", "cli.common", "cli.automation", "cli.outputs", "cli.status", "daemon.local", "daemon.service"),
     *("cli.daemon", "maintenance.repair", "skills.frontmatter"),
     *("agent.loop", "intents.frames", "intents.provider", "tools.exec", "hw.detect", "hw.linux", "hw.sim"),
-    *("hw.sim.parts.bosch", "tools.sensors"),
+    *("hw.sim.parts.climate", "tools.sensors"),
 )
 
 

@@ -8,8 +8,8 @@ import marshal
 import tomllib
 from contextlib import suppress
 
+from picoclaw.files import find_shipped
 from picoclaw.intents import frames, grammar, matcher, topics
-from picoclaw.resources import find_shipped
 from picoclaw.skills import frontmatter
 
 

@@ -587,7 +587,7 @@ def test_a_question_too_long_for_the_window() -> None:
 
 def test_the_templates_used_here_are_those_that_ship() -> None:
     """A turn reads no template beside those above, and fills no other value into them."""
-    from picoclaw.resources import find_shipped
+    from picoclaw.files import find_shipped
 
     for name, text in PROMPTS.items():
         values = {

@@ -13,11 +13,11 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.tables import AgentConfig, ModelConfig, PersonConfig, TelegramConfig, ToolsConfig
 from picoclaw.daemon.background import run_job
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace
-from picoclaw.resources import find_shipped
-from picoclaw.teams import list_targets
+from picoclaw.tools.delegate import list_targets
 from picoclaw.workspace import prepare_home
 
 PEOPLE = {

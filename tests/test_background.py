@@ -10,9 +10,8 @@ from sandbox_kit import needs_walls
 from timing import until
 
 from picoclaw.app import SIMULATED_MARK, App
-from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.clock import boottime, read_boot_id, wake_all
 from picoclaw.automation.jobs import JobOutcome
-from picoclaw.automation.wakeup import wake_all
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig, ModelConfig, SessionsConfig
 from picoclaw.daemon import background

@@ -22,9 +22,9 @@ import pytest
 import sweep
 from person import Person, picoclaw, picoclaw_process
 
+from picoclaw import maintenance
 from picoclaw.cli import maintenance as update_verb
-from picoclaw.maintenance import backup, database_copy, install, service, update
-from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial
+from picoclaw.maintenance import Installation, MaintenanceError, UpdateTrial, backup, database_copy, service, update
 from picoclaw.security.audit import AuditLog
 from picoclaw.store import database
 from picoclaw.store.database import Database, Marks
@@ -667,7 +667,7 @@ def test_an_update_that_was_cut_off_can_be_taken_back(tmp_path, installed):
 import os, sys
 from pathlib import Path
 from picoclaw.maintenance import service, update
-from picoclaw.maintenance.install import Installation
+from picoclaw.maintenance import Installation
 update.switch_version(Installation(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.find_running_service(), 9, lambda _: os._exit(9))
 """
     assert subprocess.run([sys.executable, "-c", cut], timeout=60).returncode == 9
@@ -733,10 +733,10 @@ def test_only_one_update_at_a_time(tmp_path, installed):
 
 def test_an_installation_is_known_by_its_folders(tmp_path, installed):
     where, _, _ = installed
-    assert install.find_installation(str(where.versions / "old")).root == where.root
-    assert install.find_installation(sys.prefix) is None
+    assert maintenance.find_installation(str(where.versions / "old")).root == where.root
+    assert maintenance.find_installation(sys.prefix) is None
     (where.root / "current").unlink()
-    assert install.find_installation(str(where.versions / "old")) is None
+    assert maintenance.find_installation(str(where.versions / "old")) is None
 
 
 def test_the_history_is_kept_too(tmp_path):

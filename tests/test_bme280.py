@@ -12,14 +12,14 @@ from rights import ordinary_user
 from rows import each_row
 
 from picoclaw.errors import ConfigError, DeviceMissing
+from picoclaw.files import find_shipped
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.loader import list_drivers, list_modules, load_driver, load_module
 from picoclaw.hw.sim import SimBoard, SimI2C
-from picoclaw.hw.sim.parts import bosch
-from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.parts import climate
+from picoclaw.hw.sim.parts.climate import SimBME280
 from picoclaw.hw.sim.script import Scene
-from picoclaw.resources import find_shipped
 
 TOOLS = find_shipped("tools/hw")
 bme280 = load_module("bme280", [TOOLS])
@@ -549,8 +549,8 @@ def test_a_driver_that_may_not_be_read_is_named(tmp_path):
 
 def test_a_humidity_that_happens_to_read_as_off_is_measured():
     """The raw value 0x8000 is also what a converter says that is off; the simulated weather came by it."""
-    raw = bosch._find_raw(lambda code: bosch._compensate_bme280_temperature(code)[0], 21.0, 20)
-    humidity = bosch._compensate_bme280_humidity(0x8000, bosch._compensate_bme280_temperature(raw)[1])
+    raw = climate._find_raw(lambda code: climate._compensate_bme280_temperature(code)[0], 21.0, 20)
+    humidity = climate._compensate_bme280_humidity(0x8000, climate._compensate_bme280_temperature(raw)[1])
     clock = Clock()
     part = SimBME280(Scene(clock, {"temperature": 21.0, "pressure": 1013.25, "humidity": humidity}))
     assert bme280.read(wired(part, clock))["humidity"] == pytest.approx(humidity, abs=0.05)

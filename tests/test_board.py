@@ -8,16 +8,16 @@ from rights import ordinary_user
 from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
+from picoclaw.files import find_shipped
 from picoclaw.hw import kernel
 from picoclaw.hw.board import I2CAdapter
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers, load_driver, load_module
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import SimBoard
-from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.parts.climate import SimBME280
 from picoclaw.hw.sim.script import Scene
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.times import format_duration
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensors import SensorTools

@@ -10,6 +10,7 @@ import pytest
 from timing import until
 
 from picoclaw.errors import BusFault
+from picoclaw.files import find_shipped
 from picoclaw.hw import handles, loader
 from picoclaw.hw.board import I2CRead
 from picoclaw.hw.handles import BusLock
@@ -18,8 +19,7 @@ from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import Script
 from picoclaw.outputs.config import OutputConfig
-from picoclaw.outputs.supervisor.lines import make_safe
-from picoclaw.resources import find_shipped
+from picoclaw.outputs.supervisor.leases import make_safe
 
 LIGHT, AIR = WiredPart("bh1750", 1, 0x23), WiredPart("scd4x", 1, 0x62)
 CLIMATE, EXPANDER = WiredPart("bme280", 1, 0x76), WiredPart("pcf8574", 1, 0x20)

@@ -50,13 +50,7 @@ from picoclaw.messages import (
     TurnHooks,
     Usage,
 )
-from picoclaw.providers.chain import (
-    Chain,
-    ModelLink,
-    build_links,
-    describe_links,
-)
-from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.model import Chain, ModelLink, ModelProvider, build_links, describe_links
 from picoclaw.providers.retry import (
     BREAKER_AFTER,
     MAX_HOLD_S,

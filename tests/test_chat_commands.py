@@ -13,7 +13,7 @@ from validity import check_body
 
 from picoclaw.agent import commands
 from picoclaw.app import App
-from picoclaw.automation.wakeup import Wakeup
+from picoclaw.automation.clock import Wakeup
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim import SimBoard

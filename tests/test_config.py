@@ -11,7 +11,7 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.files import OPENAI_URL, OPENROUTER_URL
 from picoclaw.config.tables import ModelConfig, SensorConfig, redact_url
 from picoclaw.errors import ConfigError
-from picoclaw.resources import find_shipped, get_home
+from picoclaw.files import find_shipped, get_home
 from picoclaw.workspace import list_intent_files, prepare_home, read_intent_tables
 
 ELSEWHERE = "https://elsewhere.example/v1"

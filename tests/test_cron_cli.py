@@ -14,8 +14,8 @@ from sandbox_kit import gone, needs_walls
 
 from picoclaw.automation import clock
 from picoclaw.automation import scheduler as thread_module
+from picoclaw.automation.clock import Wakeup, wake_all
 from picoclaw.automation.scheduler import SchedulerThread
-from picoclaw.automation.wakeup import Wakeup, wake_all
 
 
 def cron(home, *words, **more):

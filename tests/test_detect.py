@@ -13,15 +13,15 @@ from picoclaw import config
 from picoclaw.app import App
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, Denied
+from picoclaw.files import find_shipped
 from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
-from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.parts.climate import SimBME280
 from picoclaw.hw.sim.script import Scene, SimFault
 from picoclaw.messages import ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
 
 SHIPPED = [find_shipped("tools/hw")]

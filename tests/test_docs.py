@@ -15,12 +15,12 @@ from test_prompt import ORDER
 from picoclaw import cli
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.config import load_config as config_of
+from picoclaw.files import find_shipped
 from picoclaw.hw import board as lines
 from picoclaw.hw import loader
 from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.hw.sim import SimBoard, script
 from picoclaw.outputs import config
-from picoclaw.resources import find_shipped
 from picoclaw.security.policy import DEFAULTS, VerdictRow, parse_policy
 from picoclaw.workspace import ONBOARDING_PAGE, TEMPLATE_PAGES
 

@@ -18,11 +18,11 @@ from telegram_server import TOKEN, TelegramServer
 from picoclaw.channels.dashboard.login import ProgramTokens
 from picoclaw.config import Config
 from picoclaw.config.tables import HookConfig, ModelConfig, PageConfig, TelegramConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.sim import SimBoard
 from picoclaw.maintenance import doctor, service
 from picoclaw.maintenance.doctor import is_local_network, is_loopback, list_listeners
-from picoclaw.resources import find_shipped
 
 MOUNTS = "/dev/mmcblk0p2 / ext4 rw,noatime 0 0\nproc /proc proc rw 0 0\n"
 UP = "/proc/uptime"

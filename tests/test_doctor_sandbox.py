@@ -7,8 +7,8 @@ from sandbox_kit import needs_walls
 
 from picoclaw.config import Config
 from picoclaw.config.tables import ToolsConfig
+from picoclaw.files import find_shipped
 from picoclaw.maintenance import doctor, service
-from picoclaw.resources import find_shipped
 
 
 @pytest.fixture

@@ -30,12 +30,12 @@ MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
     "picoclaw/channels/socket.py": "the daemon's socket",
     "picoclaw/daemon/process.py": "the daemon's lock and its number in it, and the lock of whoever samples",
-    "picoclaw/automation/wakeup.py": "a pipe that wakes a thread",
+    "picoclaw/automation/clock.py": "a pipe that wakes a thread",
     "picoclaw/outputs/stop.py": "the supervisor's emergency: the mark for it must not wait for a card",
     "picoclaw/outputs/supervisor/__main__.py": "the supervisor's socket and its words to its parent",
     "picoclaw/outputs/supervisor/worker.py": "its emergency mark, whose loss is seen in the audit, and pipes to its processes",
     "picoclaw/outputs/supervisor/leases.py": "takes its mark away; one that comes back switches off what is off. In an emergency no output waits for a card",
-    "picoclaw/outputs/supervisor/endpoint.py": "the supervisor's lock and socket",
+    "picoclaw/outputs/supervisor/__init__.py": "the supervisor's lock and socket",
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what comes from another program, or is of no use any more
@@ -55,7 +55,7 @@ MAY = {
     "picoclaw/tools/exec.py": "the same",
     # what is made beside the home and counts only when it is whole
     "picoclaw/maintenance/backup.py": "a backup: synced, and renamed when it is whole",
-    "picoclaw/maintenance/install.py": "versions and links of an installation: one rename turns them",
+    "picoclaw/maintenance/__init__.py": "versions and links of an installation: one rename turns them",
     "picoclaw/maintenance/update.py": "versions on trial; what is cut off is tidied up by the next update",
     "picoclaw/cli/service.py": "systemd's unit, written when it is asked for and told so",
     "picoclaw/cli/maintenance.py": "takes all of it away",

@@ -16,19 +16,19 @@ from rows import each_row
 from picoclaw import config, files
 from picoclaw.app import App
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.hw import kernel, loader
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers, RegisterAddresses
 from picoclaw.hw.reading import Reading, WiredPart, reject_implausible
 from picoclaw.hw.sim import SimBoard, script
-from picoclaw.hw.sim.parts.bosch import SimBME280
+from picoclaw.hw.sim.parts.climate import SimBME280
 from picoclaw.hw.sim.script import Scene, SimFault
 from picoclaw.maintenance.doctor import examine_board
 from picoclaw.messages import Inbound, ToolCall
+from picoclaw.outputs import supervisor
 from picoclaw.outputs.config import load_outputs as declarations
 from picoclaw.outputs.config import save_armed
-from picoclaw.outputs.supervisor import endpoint
-from picoclaw.resources import find_shipped
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
 
 HW = [find_shipped("tools/hw")]
@@ -644,7 +644,7 @@ def pumping(tmp_path):
 def runs(app):
     """Whether the pump does, and whether it could be switched on."""
     home = app.config.home
-    return (home / "sim/line17").read_text().strip(), (home / endpoint.STOP_FILE).exists()
+    return (home / "sim/line17").read_text().strip(), (home / supervisor.STOP_FILE).exists()
 
 
 SAFE = "everything is at its safe level; nothing is switched on until you type `picoclaw outputs resume`"
@@ -717,4 +717,4 @@ def test_stop_is_an_answer_to_the_question(tmp_path, answer):
             person.sees("i2c was refused: the answer was no")
             person.sees("[stopped by the user]")
         assert len(server.requests) == 1
-    assert (home / endpoint.STOP_FILE).exists()
+    assert (home / supervisor.STOP_FILE).exists()

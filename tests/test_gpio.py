@@ -17,6 +17,7 @@ import pytest
 from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError
+from picoclaw.files import find_shipped
 from picoclaw.hw import linux as door
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import Edge, GpioChip, LineInfo
@@ -25,7 +26,6 @@ from picoclaw.hw.loader import load_module
 from picoclaw.hw.sim import SimBoard, SimLines
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
 
 LABEL = "pinctrl-sim"

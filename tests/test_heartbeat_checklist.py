@@ -7,7 +7,7 @@ from rows import each_row
 
 from picoclaw.automation import checklist
 from picoclaw.automation.conditions import FileCondition, Missing, Threshold, parse_check
-from picoclaw.resources import find_shipped
+from picoclaw.files import find_shipped
 from picoclaw.store.samples import Series
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -9,9 +9,8 @@ import pytest
 
 from picoclaw.app import SIMULATED_MARK
 from picoclaw.automation import rules as automation_rules
-from picoclaw.automation.clock import read_boot_id
+from picoclaw.automation.clock import Wakeup, read_boot_id
 from picoclaw.automation.rule_engine import RuleState
-from picoclaw.automation.wakeup import Wakeup
 from picoclaw.cli import run
 from picoclaw.config import Config
 from picoclaw.hw import detect

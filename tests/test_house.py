@@ -37,12 +37,12 @@ OUTSIDE_NAMES = {
 
 FLOORS = [
     {"records", "text"},
-    {"automation.clock", "chart", "errors", "files", "messages", "schema"},
-    {"claims", "http_client", "markdown", "prompts", "repetition", "resources", "security.hash_chain", "security.policy", "security.redaction"},
-    {"security.sandbox", "security.sandbox_launcher", "times", "web"},
+    {"automation.clock", "chart", "errors", "messages", "schema"},
+    {"claims", "files", "http_client", "markdown", "prompts", "repetition", "security.policy", "security.redaction"},
+    {"security.hash_chain", "security.sandbox", "security.sandbox_launcher", "times", "web"},
     {"config", "occurrences", "security.audit", "security.untrusted", "skills", "window", "workspace"},
     {"hw", "providers", "store"},
-    {"agents", "teams"},
+    {"agents"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.ledger"},
     {"mcp", "mqtt"},
     {"fleet", "shared"},

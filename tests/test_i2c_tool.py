@@ -6,12 +6,12 @@ from recording import CALLER, Clock, Recorder, ask, bench, complaint, toolset
 from rows import each_row
 
 from picoclaw.errors import Denied
+from picoclaw.files import find_shipped
 from picoclaw.hw.board import I2CRead, I2CWrite
 from picoclaw.hw.handles import crc8
 from picoclaw.hw.loader import load_module
 from picoclaw.hw.sim.script import SimFault
 from picoclaw.messages import ToolCall
-from picoclaw.resources import find_shipped
 
 i2c_tool = load_module("i2c", [find_shipped("tools/hw")])
 NAN, INF = math.nan, math.inf

@@ -19,8 +19,8 @@ from rights import ordinary_user
 from picoclaw import cli
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
-from picoclaw.resources import find_shipped
 from picoclaw.workspace import ONBOARDING_PAGE, TEMPLATE_PAGES, diff_templates, keep_pages, prepare_home
 
 TEMPLATES = find_shipped("templates") / "workspace"

@@ -16,11 +16,11 @@ from picoclaw.app import App
 from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.grammar import Grammar, load_grammar, read_marks
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Caller, Inbound, Message, Request, Text, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.workspace import list_intent_files, list_languages, prepare_home, read_intent_tables
 
 FOLDER = find_shipped("templates") / "intents"

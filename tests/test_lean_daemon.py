@@ -168,7 +168,6 @@ def test_status_imports_next_to_nothing(tmp_path):
         "picoclaw.errors",
         "picoclaw.text",
         "picoclaw.records",
-        "picoclaw.resources",
         "picoclaw.times",
     }
     assert not imported & {"apsw", "dataclasses", "inspect", "shutil", "subprocess", "tomllib", "ssl", "hashlib"}
@@ -181,7 +180,7 @@ def test_a_chat_with_a_daemon_that_runs_imports_nothing_of_the_agent(tmp_path):
     assert "temperature" in asked.stdout
     imported = {line.rpartition("|")[2].strip() for line in asked.stderr.splitlines()}
     rooms = {name.split(".")[1] for name in imported if name.startswith("picoclaw.")}
-    assert rooms == {"channels", "cli", "daemon", "errors", "files", "records", "resources", "text"}
+    assert rooms == {"channels", "cli", "daemon", "errors", "files", "records", "text"}
     assert not imported & {"apsw", "dataclasses", "inspect", "subprocess", "tomllib", "ssl", "hashlib"}
 
 

@@ -23,6 +23,7 @@ from test_memory_index import killed
 from test_memory_search import UNSAFE
 
 from picoclaw.errors import ProviderError, StoreError, Unavailable
+from picoclaw.files import find_shipped
 from picoclaw.memory import embedding, index, search
 from picoclaw.memory import files as memory_files
 from picoclaw.memory import memory as memory_memory
@@ -30,7 +31,6 @@ from picoclaw.memory.embedding import RemoteEmbedder, StaticEmbedder
 from picoclaw.memory.files import Document
 from picoclaw.memory.memory import MemoryIndex
 from picoclaw.memory.search import extract_terms
-from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 NOTE = "memory/202611/20261121.md"
@@ -332,7 +332,7 @@ def test_without_numpy_the_words_find(place):
         "from datetime import datetime, UTC; from pathlib import Path\n"
         "from picoclaw.memory.memory import MemoryIndex\n"
         "from picoclaw.memory.embedding import StaticEmbedder\n"
-        "from picoclaw.resources import find_shipped\n"
+        "from picoclaw.files import find_shipped\n"
         "choose = lambda: StaticEmbedder(find_shipped('templates') / 'embeddings')\n"
         "memory = MemoryIndex(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
         "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"

@@ -9,12 +9,12 @@ import pytest
 from rows import each_row
 
 from picoclaw.errors import Unavailable
+from picoclaw.files import find_shipped
 from picoclaw.memory import search
 from picoclaw.memory.embedding import StaticEmbedder, quantise
 from picoclaw.memory.index import IndexFile, MemoryRow
 from picoclaw.memory.search import DateRange, MemoryHit, extract_terms, find_words, make_snippet
 from picoclaw.memory.search import search_memory as search_search
-from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)  # a Sunday
 

@@ -12,10 +12,10 @@ import pytest
 
 from picoclaw.config import load_config
 from picoclaw.errors import ProviderError
+from picoclaw.files import find_shipped
 from picoclaw.memory import embedding
 from picoclaw.memory.embedding import MiniLMEmbedder, StaticEmbedder, find_minilm, make_embedder, try_embedder
 from picoclaw.memory.memory import MemoryIndex
-from picoclaw.resources import find_shipped
 
 WIDTH, INNER, HEADS, LAYERS, PIECES = 24, 48, 12, 6, 30522
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -15,10 +15,10 @@ from model_server import ModelServer, call, reply, status
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig, PromptConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw import kernel
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
-from picoclaw.resources import find_shipped
 from picoclaw.workspace import PAGES, Pages, prepare_home
 
 ROOT = Path(__file__).resolve().parents[1]

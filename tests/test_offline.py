@@ -25,9 +25,8 @@ from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, group_for_del
 from picoclaw.errors import ChannelDown, DeadlinePassed, KnownDown, Refused, Unavailable
 from picoclaw.http_client import Client
 from picoclaw.messages import End, Message, Request, Text, TurnContext, Usage
-from picoclaw.providers.chain import Chain, ModelLink
 from picoclaw.providers.http import Connection, make_client, probe_server
-from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.model import Chain, ModelLink, ModelProvider
 from picoclaw.providers.retry import OutageProbe
 from picoclaw.store.database import Database
 from picoclaw.store.queues import Inbox, Outbox, OutboxMessage

@@ -12,10 +12,10 @@ from timing import is_in_proportion
 
 from picoclaw import config, workspace
 from picoclaw.app import App
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import Inbound, Message, Request, Text, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.times import find_zone, parse_moment, parse_zone
 from picoclaw.tools.onboarding import QUESTIONS, FirstRunTool, set_field
 from tests.grammars import refusals

@@ -8,10 +8,10 @@ from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.intents.provider import IntentProvider, OnboardingProvider
 from picoclaw.messages import End, Inbound, Message, Request, ToolCall, Usage
-from picoclaw.resources import find_shipped
 from picoclaw.workspace import list_intent_files, read_intent_tables
 
 FIRST_RUN = {"name": "first_run", "description": "Note.", "parameters": {"type": "object", "properties": {}}}

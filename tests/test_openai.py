@@ -70,9 +70,8 @@ from picoclaw.messages import (
     Usage,
 )
 from picoclaw.providers import http
-from picoclaw.providers.chain import Chain, ModelLink
 from picoclaw.providers.http import StreamMask, open_stream
-from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.model import Chain, ModelLink, ModelProvider
 from picoclaw.records import replace
 
 PATIENCE = 0.3  # of the provider, for a silent server

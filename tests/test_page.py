@@ -15,8 +15,8 @@ from picoclaw.channels.dashboard.live import ChatEntry, ListRow, make_question
 from picoclaw.channels.dashboard.login import CODE_FILE, LOGINS_FILE, Logins, make_code
 from picoclaw.daemon.status import name_troubles
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.files import find_shipped
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
-from picoclaw.resources import find_shipped
 from picoclaw.store.approvals import Approval
 from picoclaw.store.queues import InboxMessage, OutboxMessage
 

@@ -10,11 +10,11 @@ from picoclaw import tools
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import MemoryConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw import loader
 from picoclaw.hw.sim import SimBoard
 from picoclaw.memory.memory import find_past_turns, list_past_turns
 from picoclaw.messages import Inbound, Message, Notice, ToolCall, Turn, Usage
-from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import UNTRUSTED_TOOLS
 from picoclaw.stores import Stores
 from picoclaw.workspace import prepare_home

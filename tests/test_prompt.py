@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from rows import each_row
 
+from picoclaw.files import find_shipped
 from picoclaw.prompts import (
     PROMPT_MODES,
     Page,
@@ -21,7 +22,6 @@ from picoclaw.prompts import (
     shorten_page,
 )
 from picoclaw.records import fields
-from picoclaw.resources import find_shipped
 
 ALL = PromptFacts(
     name="Fern",

@@ -11,7 +11,7 @@ from model_server import ModelServer, chunk, reply, silence
 from person import Person
 
 from picoclaw.channels import ipc
-from picoclaw.cli import remote
+from picoclaw.cli import chat
 from picoclaw.store.database import Database
 
 GONE, BACK = "picoclaw has ended; this chat goes on as soon as it runs again", "(picoclaw is back)"
@@ -133,11 +133,11 @@ def test_a_line_that_was_typed_in_vain_is_named_at_the_end(tmp_path):
 
 
 def test_it_tries_for_a_minute_and_then_says_what_to_do(tmp_path, monkeypatch):
-    assert 30 < sum(remote._RECONNECT_DELAYS_S) < 90
+    assert 30 < sum(chat._RECONNECT_DELAYS_S) < 90
     told, found = [], []
-    monkeypatch.setattr(remote, "_RECONNECT_DELAYS_S", (0.0, 0.0))
+    monkeypatch.setattr(chat, "_RECONNECT_DELAYS_S", (0.0, 0.0))
     given = argparse.Namespace(session="terminal")
-    daemon = remote.RemoteDaemon(None, given, lambda _: None)
+    daemon = chat.RemoteDaemon(None, given, lambda _: None)
     daemon._terminal = SimpleNamespace(remind=told.append)
     monkeypatch.setattr(daemon, "_try_connect", lambda: found.pop() if found else None)
     daemon._wanted.set()  # by a typed line, which is in vain

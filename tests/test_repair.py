@@ -15,8 +15,7 @@ import pytest
 from picoclaw import files
 from picoclaw.daemon import process
 from picoclaw.errors import StoreDamaged, StoreError
-from picoclaw.maintenance import backup, database_copy, repair
-from picoclaw.maintenance.install import MaintenanceError
+from picoclaw.maintenance import MaintenanceError, backup, database_copy, repair
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.occurrences import Plan
 from picoclaw.security.redaction import Redactor

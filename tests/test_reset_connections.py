@@ -15,8 +15,7 @@ from validity import check_body, check_conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.messages import End, Event, Request, Text, ToolRun, Turn, TurnContext, TurnHooks, Usage
-from picoclaw.providers.chain import Chain, ModelLink
-from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.model import Chain, ModelLink, ModelProvider
 
 SWITCH = call("switch", {"pin": 17, "on": True})
 WHOLE = chunks("", [SWITCH])  # ends with the reason why it ended, and the count

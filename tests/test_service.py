@@ -12,13 +12,13 @@ import pytest
 from person import picoclaw_process
 from rows import each_row
 
+from picoclaw import maintenance
 from picoclaw.cli import service
 from picoclaw.cli.arguments import Parser
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.hw.linux import LinuxBoard
-from picoclaw.maintenance import install
 from picoclaw.maintenance import service as maintenance_service
-from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 
 SHIPPED = find_shipped("systemd")
@@ -328,7 +328,7 @@ def test_the_link_that_an_update_moves_is_what_is_started(tmp_path, monkeypatch)
     own.touch()
     monkeypatch.setattr("sys.prefix", str(own.parents[1]))
     monkeypatch.setattr(
-        maintenance_service, "find_installation", lambda: install.find_installation(str(own.parents[1]))
+        maintenance_service, "find_installation", lambda: maintenance.find_installation(str(own.parents[1]))
     )
     assert maintenance_service.find_program().command == (str(own),)
     (tmp_path / "current").symlink_to("versions/1")

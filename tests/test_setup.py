@@ -12,8 +12,8 @@ from rows import each_row
 from picoclaw.config import load_config
 from picoclaw.config.files import set_value
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.maintenance import setup
-from picoclaw.resources import find_shipped
 
 TEMPLATE = (find_shipped("templates") / "config.toml").read_text()
 

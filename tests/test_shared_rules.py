@@ -20,7 +20,7 @@ from picoclaw.messages import Caller, ToolCall
 from picoclaw.records import replace
 from picoclaw.shared.home import read_agent
 from picoclaw.store.people import ContextFiles
-from picoclaw.teams import build_delegation_page
+from picoclaw.tools.delegate import build_delegation_page
 from picoclaw.workspace import prepare_home
 
 AGENTS = {"garden": AgentConfig(type="open"), "cellar": AgentConfig(type="predefined")}

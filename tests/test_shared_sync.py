@@ -12,10 +12,10 @@ from rows import each_row
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import StoreError, StoreUnreachable
+from picoclaw.files import find_shipped
 from picoclaw.memory import versions
 from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.memory import MemoryIndex
-from picoclaw.resources import find_shipped
 from picoclaw.shared.home import EVERYONE, is_page_name, merge_lines
 from picoclaw.shared.store import SearchScope, make_id, open_shared_store, search_store
 from picoclaw.shared.sync import iter_rows

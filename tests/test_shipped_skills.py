@@ -21,10 +21,10 @@ from sandbox_kit import needs_walls
 
 from picoclaw import cli
 from picoclaw.cli.common import open_app
+from picoclaw.files import find_shipped
 from picoclaw.hw import kernel
 from picoclaw.hw.loader import list_drivers, load_driver
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.skills import BUILT_IN, SkillContext, SkillLibrary, describe_unmet_needs, find_triggered, format_listing
 from picoclaw.times import parse_moment
 from picoclaw.tools.exec import ExecTools, parse_command

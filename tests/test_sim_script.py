@@ -7,13 +7,13 @@ from recording import Clock, RecordedI2C, Recorder
 from rows import each_row
 
 from picoclaw.errors import BusFault, ConfigError, DeviceMissing
+from picoclaw.files import find_shipped
 from picoclaw.hw import loader
 from picoclaw.hw.board import Backoff, I2CRead, I2CWrite, SerialSettings, SpiNode, SpiSettings, SpiTransfer
 from picoclaw.hw.loader import Drivers
 from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import SimBoard, SimI2C, SimSerial, SimSpi, script
 from picoclaw.hw.sim.script import GREENHOUSE, Scene, SimFault, SimFaults
-from picoclaw.resources import find_shipped
 
 HW = [find_shipped("tools/hw")]
 

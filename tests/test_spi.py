@@ -13,6 +13,7 @@ from rights import ordinary_user
 from rows import each_row
 
 from picoclaw.errors import BusFault, DeviceMissing, HardwareError, NoPermission
+from picoclaw.files import find_shipped
 from picoclaw.hw.bench import run_tool
 from picoclaw.hw.board import SpiSettings, SpiTransfer
 from picoclaw.hw.linux import buses as spi
@@ -21,7 +22,6 @@ from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import SimBoard, parts
 from picoclaw.hw.sim.script import Script, SimFault
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

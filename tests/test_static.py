@@ -15,8 +15,8 @@ import pytest
 from rows import each_row
 
 from picoclaw.errors import ProviderError
+from picoclaw.files import find_shipped
 from picoclaw.memory.embedding import StaticEmbedder
-from picoclaw.resources import find_shipped
 
 FOLDER = find_shipped("templates") / "embeddings"
 SCRIPT = Path(__file__).resolve().parents[1] / "tools/embeddings/distil.py"

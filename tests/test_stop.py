@@ -35,8 +35,7 @@ from validity import check_conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.messages import Event, Message, Stop, Text, ToolRun, Turn, TurnContext, TurnHooks
-from picoclaw.providers.chain import Chain, ModelLink
-from picoclaw.providers.model import ModelProvider
+from picoclaw.providers.model import Chain, ModelLink, ModelProvider
 from picoclaw.tools.exec import ExecTools
 
 AT_ONCE = 1.0

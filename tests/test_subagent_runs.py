@@ -18,10 +18,10 @@ from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import LimitsConfig, ModelConfig, SubagentsConfig, ToolsConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
-from picoclaw.resources import find_shipped
 from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home

@@ -14,9 +14,9 @@ from timing import is_in_proportion
 from picoclaw.agent import summon
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.messages import Usage
 from picoclaw.prompts import Page, count_bytes, estimate_tokens
-from picoclaw.resources import find_shipped
 
 TEMPLATES = find_shipped("templates") / "workspace"
 NEW = {

@@ -354,7 +354,7 @@ def test_a_home_without_links_has_such_files(house):
 def test_a_home_without_links_imports_nothing_of_them(home, monkeypatch):
     monkeypatch.setenv("PICOCLAW_HOME", str(home))
     chat = ("prompt", "--board", "sim")
-    mine = {"picoclaw.teams", "picoclaw.tools.delegate"}
+    mine = {"picoclaw.tools.delegate"}
     assert not mine & modules_of(*chat)
     (home / "config.toml").write_text(f'{BASE}[links]\ndefault = ["garden"]\n')
     assert mine <= modules_of(*chat)

@@ -21,10 +21,10 @@ from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon.delivery import merge_messages
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
+from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Notice, Turn, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER
-from picoclaw.resources import find_shipped
 from picoclaw.security import untrusted
 from picoclaw.store.database import Database
 from picoclaw.store.queues import OutboxMessage

@@ -10,10 +10,10 @@ from timing import is_in_proportion, least_seconds
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
 from picoclaw.config.tables import LimitsConfig
+from picoclaw.files import find_shipped
 from picoclaw.hw.reading import QUANTITIES, UNITS
 from picoclaw.messages import Message, Request, ToolCall, TurnContext
 from picoclaw.providers import openai
-from picoclaw.resources import find_shipped
 from picoclaw.security.untrusted import (
     MAX_NAME_LENGTH,
     OWN_TEXT_MARK,

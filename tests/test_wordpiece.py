@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from rows import each_row
 
+from picoclaw.files import find_shipped
 from picoclaw.memory.embedding import WordPieceTokenizer
-from picoclaw.resources import find_shipped
 
 # The name of each, the text, and the reference's numbers without those of [UNK].
 TEXTS = [

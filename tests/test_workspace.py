@@ -14,7 +14,7 @@ from timing import is_in_proportion
 
 from picoclaw import workspace as workspace_templates
 from picoclaw.errors import ConfigError
-from picoclaw.resources import find_shipped
+from picoclaw.files import find_shipped
 from picoclaw.workspace import (
     ONBOARDING_PAGE,
     TEMPLATE_PAGES,

@@ -9,13 +9,13 @@ from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.agents import list_agents
+from picoclaw.automation.clock import wake_all
 from picoclaw.automation.rules import enable_rule, remove_rule
-from picoclaw.automation.wakeup import wake_all
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.providers import ledger
-from picoclaw.providers.chain import describe_links
+from picoclaw.providers.model import describe_links
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import find_nearest
 from picoclaw.security.guard import ApprovalAnswer

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from picoclaw.automation.checklist import Checklist
     from picoclaw.config import Config
     from picoclaw.hw.board import Board
-    from picoclaw.providers.chain import ModelLink
+    from picoclaw.providers.model import ModelLink
     from picoclaw.security.guard import ApprovalManager, PolicyLoader
     from picoclaw.skills import Skill, SkillContext, SkillLibrary
     from picoclaw.store.tasks import Task, Tasks
@@ -366,10 +366,10 @@ class ContextBuilder:
         """What an agent is told of those that it may delegate to, and of its teams."""
         if not (self.config.links or self.config.teams):
             return ()
-        from picoclaw import teams
+        from picoclaw.tools.delegate import build_delegation_page, build_team_page
 
-        pages = [teams.build_delegation_page(self.config, self.prompts)] if delegates else []
-        pages += [teams.build_team_page(self.config, self.prompts)] if in_teams else []
+        pages = [build_delegation_page(self.config, self.prompts)] if delegates else []
+        pages += [build_team_page(self.config, self.prompts)] if in_teams else []
         return [page for page in pages if page.text]
 
     def _facts(

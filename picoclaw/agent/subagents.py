@@ -103,7 +103,7 @@ def _find_view(app: AgentApp, task: Task) -> AgentApp:
         return app
     view, own = app.find_view(task.who, task.agent), app.config.default_agent
     if task.asker:
-        from picoclaw.teams import list_targets
+        from picoclaw.tools.delegate import list_targets
 
         if (task.agent or own) not in {target.key for target in list_targets(app.config, task.asker)}:
             raise ConfigError(f"{task.asker} may not delegate to {task.agent or own} any more")

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from picoclaw.claims import list_figures, list_number_words
+from picoclaw.files import find_shipped
 from picoclaw.intents.sums import calculate
 from picoclaw.messages import ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 

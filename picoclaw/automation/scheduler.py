@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from picoclaw.automation import clock
-from picoclaw.automation.clock import ClockWatch, is_plausible
+from picoclaw.automation.clock import ClockWatch, Wakeup, is_plausible
 from picoclaw.automation.jobs import (
     GRACE_S,
     JobContext,
@@ -25,7 +25,6 @@ from picoclaw.automation.jobs import (
     needs_date,
 )
 from picoclaw.automation.rule_engine import RuleEngine
-from picoclaw.automation.wakeup import Wakeup
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.store.conversations import get_process_identity, is_process_alive

@@ -28,8 +28,8 @@ from picoclaw.config import Config, load_config
 from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
 from picoclaw.errors import ConfigError, ProviderError, StoreError
+from picoclaw.files import find_shipped
 from picoclaw.prompts import count_bytes
-from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.workspace import ONBOARDING_PAGE, Pages

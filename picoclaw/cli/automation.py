@@ -8,9 +8,8 @@ from typing import Any
 
 from picoclaw.app import App
 from picoclaw.automation import rule_engine, rules
-from picoclaw.automation.clock import boottime, read_boot_id
+from picoclaw.automation.clock import boottime, read_boot_id, wake_all
 from picoclaw.automation.heartbeat import HeartbeatCheck
-from picoclaw.automation.wakeup import wake_all
 from picoclaw.cli.arguments import Options, Parser, parse_count, parse_length
 from picoclaw.cli.common import (
     DEFAULT_SESSION,

@@ -18,7 +18,7 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.common import detect_board_kind, print_wrapped
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, ProviderError, StoreError
-from picoclaw.resources import get_home
+from picoclaw.files import get_home
 from picoclaw.times import format_duration
 from picoclaw.workspace import find_outputs_file, prepare_home
 

@@ -12,7 +12,7 @@ from picoclaw.cli.common import check_person, format_minute, print_wrapped, read
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import PageConfig, PersonRole
 from picoclaw.errors import ChannelError, ConfigError
-from picoclaw.resources import get_home
+from picoclaw.files import get_home
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:

@@ -182,7 +182,7 @@ def open_app(
 
 def ensure_outputs_safe(options: Options) -> None:
     """Make safe what was left on when every process that could do it was killed: before anything that can fail."""
-    from picoclaw.resources import get_home
+    from picoclaw.files import get_home
 
     home = get_home(os.environ)
     if (home / "outputs.live").exists():
@@ -207,8 +207,8 @@ def retry_after_repair(act: Callable[[], int]) -> int:
     try:
         return act()
     except StoreDamaged:
+        from picoclaw.files import get_home
         from picoclaw.maintenance import repair
-        from picoclaw.resources import get_home
 
         if not (lines := repair.repair_home(get_home(os.environ), tell=False)):
             raise

@@ -12,8 +12,8 @@ from picoclaw.daemon import process
 from picoclaw.daemon.process import MEGABYTE
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import StoreDamaged
+from picoclaw.files import get_home
 from picoclaw.maintenance import repair
-from picoclaw.resources import get_home
 from picoclaw.store.database import DAMAGE_DETECTED
 
 _MIN_MEMORY_MB, _MAX_MEMORY_MB = 48, 100_000

@@ -30,12 +30,12 @@ from picoclaw.cli.common import (
 from picoclaw.config import load_config
 from picoclaw.daemon.process import is_lock_held
 from picoclaw.errors import ConfigError
+from picoclaw.files import get_home
 from picoclaw.maintenance import migrate as journals
 from picoclaw.maintenance import service, setup
 from picoclaw.maintenance.migrate import MigrationJournal, MigrationPlan, MigrationState, Step, diff_page, make_plan
 from picoclaw.maintenance.migrate_origins import MOVED_SUFFIX, PROGRAMS, Kind, find_daemon, find_homes, read_home
 from picoclaw.records import replace
-from picoclaw.resources import get_home
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.times import parse_zone
 from picoclaw.workspace import get_owner_time, is_namesakes_home

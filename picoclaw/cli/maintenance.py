@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from picoclaw import maintenance
 from picoclaw.cli.arguments import Options, Parser, parse_length
 from picoclaw.cli.common import (
     add_board_option,
@@ -16,9 +17,17 @@ from picoclaw.cli.common import (
     show_progress,
 )
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance import backup, database_copy, install, service, update
-from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, translate_os_errors
-from picoclaw.resources import get_home
+from picoclaw.files import get_home
+from picoclaw.maintenance import (
+    Installation,
+    MaintenanceError,
+    UpdateTrial,
+    backup,
+    database_copy,
+    service,
+    translate_os_errors,
+    update,
+)
 from picoclaw.text import escape_unprintable
 from picoclaw.workspace import get_owner_time
 
@@ -138,7 +147,7 @@ def add_update_options(parser: Parser) -> None:
 
 def run_update(given: Options) -> int:
     """Make a new version beside the old one, try it, use it; exit code 1 when the present version stays."""
-    place = install.find_installation()
+    place = maintenance.find_installation()
     if not place:
         raise MaintenanceError(
             f"this picoclaw ({sys.prefix}) was not installed by install.sh: update it as it was installed"
@@ -218,7 +227,7 @@ def add_uninstall_options(parser: Parser) -> None:
 
 def run_uninstall(given: Options) -> int:
     """Say what will go, ask, and remove it; exit code 1 when nothing was."""
-    place, home = install.find_installation(), get_home(os.environ)
+    place, home = maintenance.find_installation(), get_home(os.environ)
     if not place and not given.purge:
         raise MaintenanceError(
             f"this picoclaw ({sys.prefix}) was not installed by install.sh: remove it as it was installed"

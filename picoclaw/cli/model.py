@@ -32,12 +32,12 @@ from picoclaw.cli.common import (
 )
 from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
+from picoclaw.files import find_shipped
 from picoclaw.hw import detect
 from picoclaw.messages import Caller, Inbound, Origin, Request, ToolCall, TurnHooks
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, ledger, openai
 from picoclaw.records import replace
-from picoclaw.resources import find_shipped
 from picoclaw.store.ledger import RETENTION_DAYS
 from picoclaw.stores import PastTurns, Stores
 from picoclaw.text import escape_control_tokens, escape_unprintable, format_json

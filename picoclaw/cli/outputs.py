@@ -20,7 +20,7 @@ from picoclaw.cli.common import (
 )
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, get_home
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
@@ -28,7 +28,6 @@ from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import leases
 from picoclaw.outputs.supervisor.leases import open_board
 from picoclaw.records import asdict
-from picoclaw.resources import get_home
 from picoclaw.security import hash_chain
 from picoclaw.times import format_duration
 from picoclaw.workspace import find_outputs_file, get_owner_time

@@ -26,10 +26,9 @@ from picoclaw.cli.common import (
     show_progress,
 )
 from picoclaw.errors import ConfigError, PicoclawError, explain_syntax
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, get_home
 from picoclaw.messages import OLD_TOOL_NAMES, Caller, Origin, ToolCall
 from picoclaw.outputs import audit as outputs
-from picoclaw.resources import get_home
 from picoclaw.schema import find_nearest
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import KEPT_FILES, LOG_NAME, AuditHead, verify_audit

@@ -13,7 +13,7 @@ from picoclaw.cli.common import print_wrapped
 from picoclaw.daemon import process
 from picoclaw.daemon.status_text import format_status
 from picoclaw.errors import PicoclawError
-from picoclaw.resources import get_home
+from picoclaw.files import get_home
 from picoclaw.text import format_json
 
 _STATUS_TIMEOUT_S = 5.0

@@ -64,8 +64,8 @@ from picoclaw.config.tables import (
     redact_url,
 )
 from picoclaw.errors import ConfigError
+from picoclaw.files import get_home
 from picoclaw.records import MISSING, dataclass, field, fields, is_dataclass, replace
-from picoclaw.resources import get_home
 from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read_parameter
 from picoclaw.schema import Parameter as Parameter
 from picoclaw.times import parse_hour_span

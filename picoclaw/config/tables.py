@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from picoclaw.errors import ConfigError
+from picoclaw.files import find_shipped
 from picoclaw.records import NamedTuple, dataclass, field
-from picoclaw.resources import find_shipped
 from picoclaw.schema import Span, find_nearest
 from picoclaw.text import pattern
 from picoclaw.times import parse_hour_span, parse_zone

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Self
 from picoclaw.agent.subagents import WorkerPool
 from picoclaw.app import App, open_tasks
 from picoclaw.automation.checklist import BoardEnvironment, SampleHistory
-from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
+from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id, wake_all
 from picoclaw.automation.heartbeat import CHECKLIST_FILE, Heartbeat, HeartbeatThread, HeartbeatTime
 from picoclaw.automation.jobs import JobOutcome, get_heading
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
-from picoclaw.automation.wakeup import wake_all
 from picoclaw.daemon.delivery import format_message, open_chat
 from picoclaw.daemon.monitor import Watch, make_switch, make_watch
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped

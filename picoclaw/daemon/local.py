@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from picoclaw.agent.dispatcher import BY_COMMAND
 from picoclaw.app import App
-from picoclaw.automation.wakeup import Wakeup, wake_all
+from picoclaw.automation.clock import Wakeup, wake_all
 from picoclaw.daemon.process import TurnStopper, block_signals
 from picoclaw.daemon.queue import MessageQueue
 from picoclaw.errors import StoreError

@@ -7,10 +7,9 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from picoclaw.automation import rules
-from picoclaw.automation.clock import ClockWatch
+from picoclaw.automation.clock import ClockWatch, wake_all
 from picoclaw.automation.rule_engine import RuleActions, RuleEngine
 from picoclaw.automation.scheduler import Sampler, WorkerThread
-from picoclaw.automation.wakeup import wake_all
 from picoclaw.daemon.process import LeaderLock
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw.loader import list_sensors, read_sensor

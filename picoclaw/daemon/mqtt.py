@@ -22,7 +22,7 @@ from picoclaw.hw import kernel
 from picoclaw.hw.reading import Reading
 from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
-from picoclaw.outputs.supervisor.endpoint import STOP_FILE
+from picoclaw.outputs.supervisor import STOP_FILE
 from picoclaw.records import replace
 from picoclaw.store.queues import InboxMessage
 from picoclaw.workspace import find_outputs_file

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.app import App
-from picoclaw.automation.wakeup import Wakeup
+from picoclaw.automation.clock import Wakeup
 from picoclaw.channels.channel import Channel, waits_for_approval
 from picoclaw.channels.socket import SocketChannel
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats

@@ -14,8 +14,8 @@ from picoclaw.errors import HardwareError, StoreError
 from picoclaw.hw import kernel
 from picoclaw.hw.board import Board
 from picoclaw.messages import Turn
+from picoclaw.outputs import supervisor
 from picoclaw.outputs.client import format_outputs
-from picoclaw.outputs.supervisor import endpoint
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import strip_invisible
@@ -27,7 +27,7 @@ from picoclaw.text import pattern
 from picoclaw.tools.cron import format_row, list_upcoming
 
 if TYPE_CHECKING:
-    from picoclaw.providers.chain import ModelLink
+    from picoclaw.providers.model import ModelLink
 
 
 _MAX_NEXT_JOBS = 3
@@ -89,12 +89,14 @@ def _get_database_status(database: Database, now: datetime) -> StatusDict:
 
 def get_outputs_status(home: Path) -> StatusDict:
     """Ask the output supervisor, if one lives; none is started for that."""
-    if not (home / endpoint.LOCK_FILE).exists() or not (connection := endpoint.connect(home, _SUPERVISOR_TIMEOUT_S)):
-        stopped = "by a person" if (home / endpoint.STOP_FILE).exists() else ""
-        problems = [_LEFT_ON_WARNING] if (home / endpoint.LIVE_FILE).exists() else []
+    if not (home / supervisor.LOCK_FILE).exists() or not (
+        connection := supervisor.connect(home, _SUPERVISOR_TIMEOUT_S)
+    ):
+        stopped = "by a person" if (home / supervisor.STOP_FILE).exists() else ""
+        problems = [_LEFT_ON_WARNING] if (home / supervisor.LIVE_FILE).exists() else []
         return {"stopped": stopped, "outputs": [], "problems": problems}
     with connection, suppress(OSError, ValueError):
-        answer = endpoint.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
+        answer = supervisor.exchange(connection, {"do": "list"}, _SUPERVISOR_TIMEOUT_S)
         return {name: answer.get(name) or empty for name, empty in (("stopped", ""), ("outputs", []), ("problems", []))}
     return {
         "stopped": "",
@@ -199,7 +201,7 @@ class ModelHealth:
         return bool(error)
 
     def _describe(self) -> list[dict[str, Any]]:
-        from picoclaw.providers.chain import describe_links
+        from picoclaw.providers.model import describe_links
 
         return describe_links(self._links)
 

@@ -20,13 +20,12 @@ from typing import Any
 from picoclaw.config import Config, load_added_sensors
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import ConfigError, HardwareError
-from picoclaw.files import write_atomic
+from picoclaw.files import find_shipped, write_atomic
 from picoclaw.hw import kernel
 from picoclaw.hw.board import Board, I2CBus, Presence, SerialPort, SerialSettings, SpiSettings
 from picoclaw.hw.handles import BusLock, I2CPart, OneWirePart, Part, SerialPart, SpiPart
 from picoclaw.hw.reading import QUANTITIES, Reading, WiredPart, find_conversion, reject_implausible
 from picoclaw.records import NamedTuple
-from picoclaw.resources import find_shipped
 from picoclaw.text import pattern
 
 _DRIVER_NAME = pattern(r"[a-z][a-z0-9_]{0,40}")

@@ -14,6 +14,7 @@ from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.files import find_shipped
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     NEEDS_CLOCK,
@@ -40,7 +41,6 @@ from picoclaw.intents.sentence import (
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
 from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between
 from picoclaw.messages import ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.text import pattern, stem_word
 
 if TYPE_CHECKING:

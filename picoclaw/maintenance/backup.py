@@ -25,8 +25,7 @@ from typing import IO, Any, Self, cast
 from picoclaw import __version__
 from picoclaw.errors import StoreError, explain_syntax
 from picoclaw.files import explain_os_error, make_folder, open_file, read_file, sync_folder, write_atomic
-from picoclaw.maintenance import database_copy
-from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
+from picoclaw.maintenance import MaintenanceError, act_as_owner, database_copy, translate_os_errors
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database
 from picoclaw.text import pattern

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from picoclaw.files import sync_folder
-from picoclaw.maintenance.install import MaintenanceError, translate_os_errors
+from picoclaw.maintenance import MaintenanceError, translate_os_errors
 from picoclaw.records import NamedTuple
 from picoclaw.store import database
 from picoclaw.store.database import MIGRATIONS, SQLITE_ERROR_TEXTS, Migration, mark_suspect

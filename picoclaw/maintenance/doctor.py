@@ -45,21 +45,19 @@ from picoclaw.errors import (
     StoreError,
     StoreUnreachable,
 )
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, find_shipped, get_home
 from picoclaw.hw import checkup, detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
-from picoclaw.maintenance import service
+from picoclaw.maintenance import find_installation, service
 from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
-from picoclaw.maintenance.install import find_installation
 from picoclaw.maintenance.repair import read_small_file
 from picoclaw.memory.files import MemoryFiles
 from picoclaw.messages import Message, Request
 from picoclaw.mqtt import read_remote
 from picoclaw.outputs import config as outputs
 from picoclaw.records import replace
-from picoclaw.resources import find_shipped, get_home
 from picoclaw.security.sandbox import SANDBOX_PATH
 from picoclaw.skills import SkillLibrary, list_home_tiers
 from picoclaw.store.database import run_quick_check

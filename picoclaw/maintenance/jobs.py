@@ -137,8 +137,7 @@ class MaintenanceJobs:
         """Copy what has changed of the settings, and `state.db` once a day; as far as the disk lets us."""
         if not _is_due(_later(self._copied, _REFRESH_S, now), now):
             return []
-        from picoclaw.maintenance import repair
-        from picoclaw.maintenance.install import MaintenanceError
+        from picoclaw.maintenance import MaintenanceError, repair
 
         self._copied = now
         try:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from picoclaw import files, occurrences, workspace
-from picoclaw.automation.clock import boottime, read_boot_id
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import boottime, read_boot_id, wake_all
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import set_value
 from picoclaw.errors import ConfigError, ToolError
-from picoclaw.files import explain_os_error, open_rooted, resolve_below
+from picoclaw.files import explain_os_error, find_shipped, open_rooted, resolve_below
+from picoclaw.maintenance import MaintenanceError, act_as_owner, translate_os_errors
 from picoclaw.maintenance.backup import write_backup
-from picoclaw.maintenance.install import MaintenanceError, act_as_owner, translate_os_errors
 from picoclaw.maintenance.migrate_origins import (
     MOVED_SUFFIX,
     PROGRAMS,
@@ -39,7 +38,6 @@ from picoclaw.memory.notes import get_day_file
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
-from picoclaw.resources import find_shipped
 from picoclaw.skills import SKILL_FILE, list_home_tiers
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.stores import Stores

@@ -19,7 +19,7 @@ from picoclaw import files
 from picoclaw.config.files import ANTHROPIC_URL, OPENAI_URL, OPENROUTER_URL
 from picoclaw.errors import SkillError
 from picoclaw.files import explain_os_error
-from picoclaw.maintenance.install import MaintenanceError
+from picoclaw.maintenance import MaintenanceError
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.skills import SKILL_FILE
 from picoclaw.text import pattern

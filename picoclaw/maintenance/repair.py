@@ -40,7 +40,7 @@ from picoclaw.files import (
     write_atomic,
 )
 from picoclaw.hw.kernel import CheckResult, bad, good, note
-from picoclaw.maintenance import database_copy
+from picoclaw.maintenance import MaintenanceError, database_copy
 from picoclaw.maintenance.database_copy import (
     DATABASE_MIGRATIONS,
     WAL_SUFFIXES,
@@ -48,7 +48,6 @@ from picoclaw.maintenance.database_copy import (
     copy_readable_rows,
     delete_orphans,
 )
-from picoclaw.maintenance.install import MaintenanceError
 from picoclaw.memory import index
 from picoclaw.outputs import audit as outputs
 from picoclaw.security import audit, hash_chain

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance.install import MaintenanceError, find_installation
+from picoclaw.files import find_shipped
+from picoclaw.maintenance import MaintenanceError, find_installation
 from picoclaw.records import NamedTuple
-from picoclaw.resources import find_shipped
 from picoclaw.security import sandbox_launcher
 from picoclaw.text import escape_unprintable
 

@@ -10,7 +10,7 @@ from getpass import getpass
 from pathlib import Path
 from typing import Any
 
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import wake_all
 from picoclaw.config import RENAMED_TABLES, Config, load_config
 from picoclaw.config.files import (
     OPENAI_URL,
@@ -22,13 +22,12 @@ from picoclaw.config.files import (
     set_value,
 )
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
-from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.files import explain_os_error, get_home, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.maintenance import service
 from picoclaw.records import NamedTuple, replace
-from picoclaw.resources import get_home
 from picoclaw.stores import Stores
 from picoclaw.times import parse_zone
 from picoclaw.tools.cron import move_jobs_to_zone

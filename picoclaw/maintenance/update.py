@@ -17,8 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.files import make_folder, sync_folder
-from picoclaw.maintenance import database_copy
-from picoclaw.maintenance.install import Installation, MaintenanceError, UpdateTrial, act_as_owner, translate_os_errors
+from picoclaw.maintenance import (
+    Installation,
+    MaintenanceError,
+    UpdateTrial,
+    act_as_owner,
+    database_copy,
+    translate_os_errors,
+)
 from picoclaw.maintenance.service import Service
 
 SNAPSHOT_FOLDER = "before-update"

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from picoclaw.config import Config
 from picoclaw.config.tables import redact_url
 from picoclaw.errors import DeadlinePassed, ProviderError, Refused, Unavailable, explain_syntax
-from picoclaw.files import explain_os_error
-from picoclaw.resources import find_shipped
+from picoclaw.files import explain_os_error, find_shipped
 from picoclaw.security.redaction import StreamMask
 
 if TYPE_CHECKING:

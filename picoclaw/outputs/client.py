@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.automation.clock import boottime
 from picoclaw.errors import HardwareError, PicoclawError, ToolError
 from picoclaw.files import explain_os_error
-from picoclaw.outputs import config
+from picoclaw.outputs import config, supervisor
 from picoclaw.outputs.stop import recover_outputs, stop_outputs, watch_outputs
-from picoclaw.outputs.supervisor import endpoint
-from picoclaw.outputs.supervisor.endpoint import exchange
+from picoclaw.outputs.supervisor import exchange
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class OutputsClient:
     def off(self, name: str, who: str) -> str:
         """Bring an output to its safe level; never refused, and never behind a `set` that waits for its answer."""
         request = {"do": "off", "name": name, "who": who}
-        if connection := endpoint.connect(self._home, _OFF_TIMEOUT_S):
+        if connection := supervisor.connect(self._home, _OFF_TIMEOUT_S):
             with connection:
                 try:
                     return str(_check_answer(exchange(connection, request, _OFF_TIMEOUT_S))["text"])
@@ -117,7 +116,7 @@ class OutputsClient:
 
     def recover(self) -> None:
         """Make safe what a supervisor that was killed has left on."""
-        if (self._home / endpoint.LIVE_FILE).exists():
+        if (self._home / supervisor.LIVE_FILE).exists():
             with contextlib.suppress(OutputRefused):  # one that lives does that itself
                 self.list()
 
@@ -249,7 +248,7 @@ def connect_supervisor(home: Path, board: Callable[[], str]) -> socket.socket:
     """Connect to the supervisor, starting one if need be. Raises HardwareError saying why there is none."""
     said = ""
     for _ in range(3):  # one that is just ending still has the lock for a moment
-        if connection := endpoint.connect(home, _ANSWER_TIMEOUT_S):
+        if connection := supervisor.connect(home, _ANSWER_TIMEOUT_S):
             return connection
         said = _start_supervisor(home, board())
         if said not in {"ready", "busy"}:
@@ -257,7 +256,7 @@ def connect_supervisor(home: Path, board: Callable[[], str]) -> socket.socket:
         if said == "busy":
             with contextlib.suppress(OSError):
                 recover_outputs(home, board)  # ends one that left something on and does not answer
-    if connection := endpoint.connect(home, _ANSWER_TIMEOUT_S):
+    if connection := supervisor.connect(home, _ANSWER_TIMEOUT_S):
         return connection
     why = {
         "": f"see {home / _LOG_FILE}",

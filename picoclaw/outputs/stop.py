@@ -16,7 +16,7 @@ from typing import Any
 
 from picoclaw.automation.clock import boottime
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs import supervisor
 
 _ANSWER_S = 0.1
 _LOCK_WAIT_S = 0.05
@@ -38,13 +38,13 @@ def stop_outputs(home: Path, board: Callable[[], str], who: str, *, stop: bool =
         keeping = threading.Thread(target=_save_stop, args=(home,), daemon=True)
         keeping.start()
         keeping.join(_ANSWER_S)
-    answer = endpoint.ask(home, {"do": "stop" if stop else "safe", "who": who}, _ANSWER_S)
+    answer = supervisor.ask(home, {"do": "stop" if stop else "safe", "who": who}, _ANSWER_S)
     return str(answer.get("text")) if answer.get("ok") else _stop_directly(home, board, who, stop=stop)
 
 
 def _save_stop(home: Path) -> None:
     with contextlib.suppress(OSError):
-        (home / endpoint.STOP_FILE).touch(mode=0o600)
+        (home / supervisor.STOP_FILE).touch(mode=0o600)
 
 
 def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool) -> str:
@@ -54,12 +54,14 @@ def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool
 
     lock = _kill_supervisor(home, gently=stop)
     try:
-        problems = rescue(home, endpoint.read_holder(home).board or _resolve_board(board), f"asked by {who}", stop=stop)
+        problems = rescue(
+            home, supervisor.read_holder(home).board or _resolve_board(board), f"asked by {who}", stop=stop
+        )
     finally:
         if lock >= 0:
             os.close(lock)
-    if stop and not (home / endpoint.STOP_FILE).exists():
-        problems["stop"] = f"the stop could not be saved in {home / endpoint.STOP_FILE}"
+    if stop and not (home / supervisor.STOP_FILE).exists():
+        problems["stop"] = f"the stop could not be saved in {home / supervisor.STOP_FILE}"
     if problems:
         listed = "; ".join(problems.values())
         raise HardwareError(f"not everything could be brought to its safe level: {listed}; cut the power of the loads")
@@ -82,9 +84,9 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
 
     why, lock = "its supervisor was killed", -1
     while lock < 0:
-        if not (home / endpoint.LIVE_FILE).exists():
+        if not (home / supervisor.LIVE_FILE).exists():
             return None
-        lock = endpoint.take_lock(home, _LOCK_WAIT_S)
+        lock = supervisor.take_lock(home, _LOCK_WAIT_S)
         if lock < 0 and _list_outputs(home, max(_LOCK_WAIT_S, until - time.monotonic())) is not None:
             return None
         if lock < 0 and time.monotonic() >= until:
@@ -92,16 +94,16 @@ def _try_recover(home: Path, board: Callable[[], str], until: float) -> bool | N
             if lock < 0:
                 return False
     try:
-        if not (home / endpoint.LIVE_FILE).exists():
+        if not (home / supervisor.LIVE_FILE).exists():
             return None
-        return not rescue(home, endpoint.read_holder(home).board or _resolve_board(board), why)
+        return not rescue(home, supervisor.read_holder(home).board or _resolve_board(board), why)
     finally:
         os.close(lock)
 
 
 def _list_outputs(home: Path, seconds: float) -> Sequence[Any] | None:
     """Ask the supervisor for its outputs; None when none answers."""
-    found = endpoint.ask(home, {"do": "list"}, seconds).get("outputs")
+    found = supervisor.ask(home, {"do": "list"}, seconds).get("outputs")
     return found if isinstance(found, list) else None
 
 
@@ -145,7 +147,7 @@ def watch_outputs(
 
 def _check_outputs(home: Path, board: Callable[[], str], processes: int, due: float) -> tuple[float | None, str]:
     """Look once whether a supervisor looks after what is on; returns when to look again, and what is to be told."""
-    if not (home / endpoint.LIVE_FILE).exists():
+    if not (home / supervisor.LIVE_FILE).exists():
         return None, ""
     if processes == _PROCESSES and (early := due + _LATE_GRACE_S - boottime()) > 0:
         return early, ""
@@ -169,7 +171,7 @@ def _open_pidfds(home: Path) -> Iterator[list[int]]:
     """Open a descriptor for each process of the supervisor that lives; it becomes readable when that ends."""
     files: list[int] = []
     try:
-        for pid in endpoint.read_holder(home)[:2] if (home / endpoint.LIVE_FILE).exists() else ():
+        for pid in supervisor.read_holder(home)[:2] if (home / supervisor.LIVE_FILE).exists() else ():
             with contextlib.suppress(OSError):
                 if pid > 0:
                     files.append(os.pidfd_open(pid))
@@ -186,7 +188,7 @@ def recover_and_report(home: Path, board: Callable[[], str]) -> str:
 
     Needs neither outputs.toml nor a configuration that can be read: what may be on is in the marker.
     """
-    if not (home / endpoint.LIVE_FILE).exists():
+    if not (home / supervisor.LIVE_FILE).exists():
         return ""
     try:
         if recover_outputs(home, board):
@@ -214,12 +216,12 @@ def _kill_supervisor(home: Path, *, gently: bool) -> int:
     begun = time.monotonic()
     while (waited := time.monotonic() - begun) < _KILL_TIMEOUT_S:
         try:
-            lock = endpoint.take_lock(home, _LOCK_WAIT_S / 5)
+            lock = supervisor.take_lock(home, _LOCK_WAIT_S / 5)
         except OSError:
             return -1
         if lock >= 0:
             return lock
-        holder = endpoint.read_holder(home)
+        holder = supervisor.read_holder(home)
         number, pids = (
             (signal.SIGKILL, holder[:2]) if waited >= _LOCK_WAIT_S or not gently else (signal.SIGUSR1, holder[:1])
         )

@@ -29,7 +29,7 @@ from picoclaw.records import NamedTuple, dataclass
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:
-    from picoclaw.providers.chain import ModelLink
+    from picoclaw.providers.model import ModelLink
 
 RetryAction = Literal["retry", "later", "next", "compact", "owner", "give up"]
 """Ask again in a moment; not before some seconds, and another model meanwhile; another model; the same with a shorter

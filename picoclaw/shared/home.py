@@ -19,12 +19,12 @@ from picoclaw import files
 from picoclaw.agents import AGENT_PAGES, agent_id
 from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig
+from picoclaw.files import find_shipped
 from picoclaw.memory.files import MEMORY_FOLDER, ROOT_FILES, MemoryFiles, explain_failure
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, write_note_file
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
-from picoclaw.resources import find_shipped
 from picoclaw.shared.skills import list_shared_skills
 from picoclaw.shared.store import Row, SharedChunk, SharedStore, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection

@@ -18,11 +18,10 @@ from typing import Any
 
 from picoclaw import __version__, files
 from picoclaw.errors import SkillError
-from picoclaw.files import explain_os_error, make_folder, read_file, write_atomic
+from picoclaw.files import explain_os_error, find_shipped, make_folder, read_file, write_atomic
 from picoclaw.markdown import describe_hidden, remove_hidden
 from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.records import NamedTuple, dataclass, field
-from picoclaw.resources import find_shipped
 from picoclaw.schema import find_nearest
 from picoclaw.text import bm25, fold_case, pattern, remove_invisible
 

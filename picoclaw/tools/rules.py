@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from picoclaw.automation import conditions, rules
-from picoclaw.automation.wakeup import wake_all
+from picoclaw.automation.clock import wake_all
 from picoclaw.errors import ConfigError, ToolError
 from picoclaw.hw import loader
 from picoclaw.hw.board import Board

@@ -17,7 +17,7 @@ RUNS = int(os.environ.get("RUNS", "7"))
 MEASURED = """
 import json, re, sys, time
 from picoclaw.memory.embedding import StaticEmbedder
-from picoclaw.resources import find_shipped
+from picoclaw.files import find_shipped
 
 def memory():
     status = open("/proc/self/status").read()

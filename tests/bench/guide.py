@@ -37,9 +37,9 @@ from picoclaw.config.tables import (  # noqa: E402
     TeamConfig,
     WebConfig,
 )
+from picoclaw.files import find_shipped  # noqa: E402
 from picoclaw.hw.sim import SimBoard, script  # noqa: E402
 from picoclaw.records import MISSING, fields  # noqa: E402
-from picoclaw.resources import find_shipped  # noqa: E402
 from picoclaw.schema import read_parameter  # noqa: E402
 from picoclaw.tools.registry import ON_REQUEST  # noqa: E402
 from picoclaw.workspace import prepare_home  # noqa: E402

@@ -19,9 +19,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from picoclaw.errors import PicoclawError
-from picoclaw.outputs import config
+from picoclaw.outputs import config, supervisor
 from picoclaw.outputs.client import OutputsClient
-from picoclaw.outputs.supervisor import endpoint
 
 VICTIMS = ("client", "worker", "watchdog", "both", "client stopped", "worker stopped", "watchdog stopped")
 LIMIT_S = 1.0
@@ -98,7 +97,7 @@ def awaited(home):
 
 def targets(home, who, client_pid):
     """With "both" the client lives, or else nobody is left to do anything."""
-    holder = endpoint.read_holder(home)
+    holder = supervisor.read_holder(home)
     pids = {"client": [client_pid], "worker": [holder.worker], "watchdog": [holder.watchdog], "both": holder[:2]}[who]
     return [pid for pid in pids if pid and Path(f"/proc/{pid}").exists()]
 
@@ -121,13 +120,13 @@ def watched(home, lease, until):
 
 def finished(home, pid):
     """Wake and end whatever is left of the run."""
-    holder = endpoint.read_holder(home)
+    holder = supervisor.read_holder(home)
     stale = [(number, left) for left in holder[:2] for number in (signal.SIGCONT, signal.SIGTERM)]
     for number, left in [(signal.SIGKILL, pid), *stale]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(left or NOBODY, number)
     os.waitpid(pid, 0)
-    lock = endpoint.take_lock(home, 5.0)
+    lock = supervisor.take_lock(home, 5.0)
     assert lock >= 0, f"a supervisor of {home} did not end"
     os.close(lock)
 

@@ -23,10 +23,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from picoclaw.files import find_shipped
 from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.search import extract_terms, search_memory
-from picoclaw.resources import find_shipped
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SEARCHES, DIMS, WORDS = 60, 128, 20_000

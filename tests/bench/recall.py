@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from picoclaw.files import find_shipped
 from picoclaw.memory import search
 from picoclaw.memory.embedding import MiniLMEmbedder, RemoteEmbedder, StaticEmbedder, find_minilm, quantise
 from picoclaw.memory.index import IndexFile
 from picoclaw.memory.search import search_memory as search_search
 from picoclaw.memory.search import search_vectors
-from picoclaw.resources import find_shipped
 
 ADVERSARIAL = 5  # questions whose answer is in none of the sessions
 SIDES = ("text", "vectors", "hybrid")

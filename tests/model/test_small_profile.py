@@ -13,7 +13,7 @@ import pytest
 from picoclaw.cli.model import load_requests, run_requests
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
-from picoclaw.resources import find_shipped
+from picoclaw.files import find_shipped
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from profiles import FURNISHED

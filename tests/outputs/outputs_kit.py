@@ -7,11 +7,9 @@ from pathlib import Path
 
 from picoclaw.errors import BusFault
 from picoclaw.hw.sim import SimBoard
-from picoclaw.outputs import config
+from picoclaw.outputs import config, supervisor
 from picoclaw.outputs.client import OutputsClient
-from picoclaw.outputs.supervisor import endpoint
-from picoclaw.outputs.supervisor.leases import Leases
-from picoclaw.outputs.supervisor.lines import OutputDrivers
+from picoclaw.outputs.supervisor.leases import Leases, OutputDrivers
 from picoclaw.outputs.supervisor.worker import RequestHandler
 
 PUMP = '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n'
@@ -57,7 +55,7 @@ def alive(pid):
 
 def ended(home):
     """Wait until no supervisor holds the lock."""
-    lock = endpoint.take_lock(home, 5.0)
+    lock = supervisor.take_lock(home, 5.0)
     assert lock >= 0, "the supervisor did not end"
     os.close(lock)
 
@@ -73,7 +71,7 @@ def leave_on(home):
     os.close(said)
     assert os.read(heard, 1)
     os.close(heard)
-    everybody = (pid, *endpoint.read_holder(home)[:2])
+    everybody = (pid, *supervisor.read_holder(home)[:2])
     for each in everybody:
         os.kill(each, signal.SIGSTOP)
         until(lambda each=each: Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[0] == "T")
@@ -93,7 +91,7 @@ HARMS = {
 
 
 def harm(home, numbers):
-    holder = endpoint.read_holder(home)
+    holder = supervisor.read_holder(home)
     for name, number in numbers.items():
         os.kill(getattr(holder, name), number)
 

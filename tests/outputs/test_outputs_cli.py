@@ -10,9 +10,8 @@ from outputs_kit import HARMS, LAMP, PUMP, client, close_clients, ended, harm, l
 
 from picoclaw.errors import Denied, StoreError, ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.outputs import audit, config
+from picoclaw.outputs import audit, config, supervisor
 from picoclaw.outputs.client import OutputRefused
-from picoclaw.outputs.supervisor import endpoint
 from picoclaw.security import hash_chain
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import Guard
@@ -123,7 +122,7 @@ def test_safe_after_both_were_killed(tmp_path, home):
     done = picoclaw_process(tmp_path, "outputs", "safe")
     assert (done.returncode, done.stdout) == (0, "everything is at its safe level\n")
     assert pin(home) == 0
-    assert not (home / endpoint.LIVE_FILE).exists()
+    assert not (home / supervisor.LIVE_FILE).exists()
 
 
 def test_stop_imports_little(tmp_path, home):
@@ -277,7 +276,7 @@ def test_the_next_start_of_the_daemon_makes_safe_what_was_left_on(tmp_path, spoi
     leave_on(home)
     spoil(home)
     with daemon_kit.Daemon(tmp_path) as daemon:
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists())
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists())
         daemon.process.terminate()
         daemon.ends()
 
@@ -309,7 +308,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             daemon.ends(15)
             assert pin(home) == 0
             return
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / endpoint.LIVE_FILE).exists(), 10)
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists(), 10)
         assert "left on by a supervisor" in daemon.says("left on")
         assert "left on by a supervisor" in picoclaw_process(tmp_path, "status").stdout
         daemon.process.terminate()

@@ -13,7 +13,7 @@ from picoclaw.hw.reading import WiredPart
 from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import Script, SimLine
 from picoclaw.outputs.config import OutputConfig
-from picoclaw.outputs.supervisor.lines import OutputDrivers, make_safe
+from picoclaw.outputs.supervisor.leases import OutputDrivers, make_safe
 
 LINES = tuple(SimLine(n, f"GPIO{n}") for n in range(28))
 EXPANDERS = {"relays": WiredPart("pcf8574", 1, 0x20), "dimmer": WiredPart("pca9685", 1, 0x40)}

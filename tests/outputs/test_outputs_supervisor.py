@@ -22,10 +22,9 @@ from picoclaw.automation import clock
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
 from picoclaw.hw.reading import Reading
 from picoclaw.hw.sim import SimBoard
-from picoclaw.outputs import audit, config
+from picoclaw.outputs import audit, config, supervisor
 from picoclaw.outputs.client import OutputRefused, OutputsClient
 from picoclaw.outputs.stop import stop_outputs
-from picoclaw.outputs.supervisor import endpoint
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function
 from picoclaw.outputs.supervisor.worker import SupervisorWorker
 from picoclaw.records import asdict
@@ -39,7 +38,7 @@ def home(tmp_path):
     home = make_home(tmp_path / "home", PUMP + LAMP)
     yield home
     close_clients()
-    for pid in endpoint.read_holder(home)[:2]:
+    for pid in supervisor.read_holder(home)[:2]:
         if pid and alive(pid):
             os.kill(pid, signal.SIGCONT)
             os.kill(pid, signal.SIGTERM)
@@ -56,7 +55,7 @@ def acts(home, *keys):
 
 def raw(home):
     """A connection for saying what no client of ours says."""
-    connection = endpoint.connect(home, 5)
+    connection = supervisor.connect(home, 5)
     connection.settimeout(5)
     return connection
 
@@ -66,10 +65,10 @@ def test_a_keeper_is_started_serves_and_ends_when_nobody_needs_it(home):
     assert one.set("pump", "on", 60, "owner") == "pump is on for 60 s"
     assert pin(home) == 1
     assert one.off("pump", "owner") == "pump is at its safe level, off"
-    holder = endpoint.read_holder(home)
+    holder = supervisor.read_holder(home)
     one.close()
     until(lambda: not alive(holder.watchdog) and not alive(holder.worker))
-    assert not (home / endpoint.SOCKET_FILE).exists()
+    assert not (home / supervisor.SOCKET_FILE).exists()
 
 
 def test_one_whose_home_was_removed_after_a_stop_ends(tmp_path):
@@ -77,7 +76,7 @@ def test_one_whose_home_was_removed_after_a_stop_ends(tmp_path):
     one = client(gone)
     one.set("pump", "on", 60, "owner")
     one.stop("owner")
-    holder = endpoint.read_holder(gone)
+    holder = supervisor.read_holder(gone)
     assert alive(holder.worker)
     shutil.rmtree(gone)
     one.close()
@@ -122,7 +121,7 @@ def test_a_client_that_is_frozen_keeps_nothing_on_for_longer(home):
 def test_one_of_the_two_is_killed(home, victim):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(getattr(endpoint.read_holder(home), victim), signal.SIGKILL)
+    os.kill(getattr(supervisor.read_holder(home), victim), signal.SIGKILL)
     until(lambda: pin(home) == 0, 1)
     ended(home)
     assert (
@@ -139,7 +138,7 @@ def test_one_of_the_two_is_killed(home, victim):
 def test_hands_that_hang_are_ended_at_the_end_of_the_lease(home):
     one = client(home)
     one.set("pump", "on", 0.3, "owner")
-    os.kill(endpoint.read_holder(home).worker, signal.SIGSTOP)
+    os.kill(supervisor.read_holder(home).worker, signal.SIGSTOP)
     until(lambda: pin(home) == 0, 1.3)
     ended(home)
     assert acts(home, "why")[-1] == ("rescue", "the supervisor hung")
@@ -148,12 +147,12 @@ def test_hands_that_hang_are_ended_at_the_end_of_the_lease(home):
 def test_both_are_killed_while_the_client_lives(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    for pid in endpoint.read_holder(home)[:2]:
+    for pid in supervisor.read_holder(home)[:2]:
         os.kill(pid, signal.SIGSTOP)
-    for pid in endpoint.read_holder(home)[:2]:
+    for pid in supervisor.read_holder(home)[:2]:
         os.kill(pid, signal.SIGKILL)
     until(lambda: pin(home) == 0, 1)
-    until(lambda: not (home / endpoint.LIVE_FILE).exists())
+    until(lambda: not (home / supervisor.LIVE_FILE).exists())
     ended(home)
     assert acts(home, "why")[-1] == ("rescue", "its supervisor was killed"), "its client noticed"
     assert acts(home, "left")[-1] == ("rescue", ["pump", "lamp"]), "those that may have been driven"
@@ -161,7 +160,7 @@ def test_both_are_killed_while_the_client_lives(home):
 
 def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
     leave_on(home)
-    assert (home / endpoint.LIVE_FILE).exists()
+    assert (home / supervisor.LIVE_FILE).exists()
     client(home).recover()
     assert pin(home) == 0
 
@@ -175,7 +174,7 @@ def test_both_are_killed_and_the_client_ends_in_an_orderly_way(home, how, after_
         one = OutputsClient(home, lambda: "sim")
         one.set("pump", "on", 60, "owner")
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for each in endpoint.read_holder(home)[:2]:
+            for each in supervisor.read_holder(home)[:2]:
                 os.kill(each, number)
         time.sleep(after_ms / 1000)
         getattr(one, how)()
@@ -191,7 +190,7 @@ def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
     one.set("pump", "on", 0.5, "owner")  # the same connection, and another end
     harm(home, numbers)
     until(lambda: pin(home) == 0, 6)
-    until(lambda: not (home / endpoint.LIVE_FILE).exists())
+    until(lambda: not (home / supervisor.LIVE_FILE).exists())
     ended(home)
 
 
@@ -214,11 +213,11 @@ def test_a_program_that_ends_leaves_nothing_on(home, numbers, last):
     words = f"""
 import os, sys
 from pathlib import Path
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs.supervisor import read_holder
 from picoclaw.outputs.client import OutputsClient
 one = OutputsClient(Path(sys.argv[1]), lambda: "sim")
 one.set("pump", "on", 30, "owner")
-holder = endpoint.read_holder(Path(sys.argv[1]))
+holder = read_holder(Path(sys.argv[1]))
 for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
     os.kill(getattr(holder, name), number)
 {last}
@@ -232,7 +231,7 @@ for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
 def test_a_signal_ends_it_cleanly(home, whom, number):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(getattr(endpoint.read_holder(home), whom), number)
+    os.kill(getattr(supervisor.read_holder(home), whom), number)
     until(lambda: pin(home) == 0, 1)
     ended(home)
     assert acts(home, "why")[-1] == ("safe", "a signal asked for it")
@@ -242,7 +241,7 @@ def test_a_signal_ends_it_cleanly(home, whom, number):
 def test_a_signal_stops_everything(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(endpoint.read_holder(home).worker, signal.SIGUSR1)
+    os.kill(supervisor.read_holder(home).worker, signal.SIGUSR1)
     until(lambda: pin(home) == 0, 1)
     with pytest.raises(OutputRefused, match="rule 'stop'"):
         one.set("pump", "on", 60, "owner")
@@ -255,12 +254,12 @@ def test_stop_works_also_when_the_keeper_does_not(home, freeze):
     one = client(home)
     one.set("pump", "on", 60, "owner")
     for name in freeze:
-        os.kill(getattr(endpoint.read_holder(home), name), signal.SIGSTOP)
+        os.kill(getattr(supervisor.read_holder(home), name), signal.SIGSTOP)
     began = time.monotonic()
     assert "safe level" in stop_outputs(home, lambda: "sim", "owner")
     assert time.monotonic() - began < 0.8
     assert pin(home) == 0
-    assert (home / endpoint.STOP_FILE).exists()
+    assert (home / supervisor.STOP_FILE).exists()
     one.close()
 
 
@@ -289,13 +288,13 @@ def test_stop_with_a_configuration_that_is_wrong(home):
         raise ConfigError("config.toml is wrong")
 
     assert "safe level" in stop_outputs(home, board, "owner")
-    assert (home / endpoint.STOP_FILE).exists()
+    assert (home / supervisor.STOP_FILE).exists()
 
 
 def test_ctrl_c_during_a_wish_ends_the_wish(home, monkeypatch):
     one = client(home)
     one.list()
-    exchange = endpoint.exchange
+    exchange = supervisor.exchange
 
     def interrupt(connection, request, seconds):
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -325,7 +324,7 @@ def test_a_wish_that_meets_a_keeper_that_is_ending_is_made_again(home, monkeypat
     one = client(home)
     one.list()
     left = iter([ConnectionResetError(), ConnectionResetError()])
-    exchange = endpoint.exchange
+    exchange = supervisor.exchange
 
     def flaky(*given):
         if error := next(left, None):
@@ -341,11 +340,11 @@ def test_a_marker_of_another_board_is_not_erased(home):
     text = json.dumps(
         {"board": "linux", "outputs": [asdict(config.load_outputs(home / "outputs.toml").outputs["pump"])]}
     )
-    (home / endpoint.LIVE_FILE).write_text(text)
+    (home / supervisor.LIVE_FILE).write_text(text)
     with pytest.raises(HardwareError, match="left on by a supervisor of the linux board is not safe"):
         client(home).set("pump", "on", 60, "owner")
-    assert (home / endpoint.LIVE_FILE).read_text() == text
-    (home / endpoint.LIVE_FILE).unlink()
+    assert (home / supervisor.LIVE_FILE).read_text() == text
+    (home / supervisor.LIVE_FILE).unlink()
 
 
 def test_a_keeper_of_another_board_is_left_alone(home):
@@ -372,7 +371,7 @@ def test_a_watch_that_does_not_listen_blocks_nobody(bench):
 def test_a_frozen_watch_does_not_keep_the_lock(home):
     one = client(home)
     one.list()
-    os.kill(endpoint.read_holder(home).watchdog, signal.SIGSTOP)
+    os.kill(supervisor.read_holder(home).watchdog, signal.SIGSTOP)
     with contextlib.suppress(PicoclawError):
         for _ in range(400):
             one.set("pump", "on", 60, "owner")
@@ -384,8 +383,8 @@ def test_a_frozen_watch_does_not_keep_the_lock(home):
 def test_a_signal_to_the_watch_does_not_wait_for_frozen_hands(home):
     one = client(home)
     one.set("pump", "on", 60, "owner")
-    os.kill(endpoint.read_holder(home).worker, signal.SIGSTOP)
-    os.kill(endpoint.read_holder(home).watchdog, signal.SIGTERM)
+    os.kill(supervisor.read_holder(home).worker, signal.SIGSTOP)
+    os.kill(supervisor.read_holder(home).watchdog, signal.SIGTERM)
     until(lambda: pin(home) == 0, 1.5)
 
 
@@ -443,11 +442,11 @@ def test_stop_works_without_a_keeper_and_without_a_lock(home):
     client(home).close()
     (home / "sim").mkdir()
     (home / "sim/line17").write_text("1\n")
-    (home / endpoint.LOCK_FILE).mkdir()
+    (home / supervisor.LOCK_FILE).mkdir()
     try:
         stop_outputs(home, lambda: "sim", "owner")
     finally:
-        (home / endpoint.LOCK_FILE).rmdir()
+        (home / supervisor.LOCK_FILE).rmdir()
     assert pin(home) == 0
 
 
@@ -508,7 +507,7 @@ def test_a_second_keeper_says_that_it_is_not_needed(home):
 
 @pytest.mark.parametrize("what", ["socket", "file", "link"])
 def test_a_stale_socket_is_replaced(home, what):
-    path = home / endpoint.SOCKET_FILE
+    path = home / supervisor.SOCKET_FILE
     if what == "socket":
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(path))
@@ -526,7 +525,7 @@ LOCK_TEXTS = {"empty": "", "nonsense": "nonsense", "init": "1 1 sim", "self": f"
 
 @pytest.mark.parametrize("text", [*LOCK_TEXTS.values(), "\0" * 100], ids=[*LOCK_TEXTS, "zeros"])
 def test_a_stale_lock_file_misleads_nobody(home, text):
-    (home / endpoint.LOCK_FILE).write_text(text)
+    (home / supervisor.LOCK_FILE).write_text(text)
     assert stop_outputs(home, lambda: "sim", "owner", stop=False)
     one = client(home)
     assert one.list()["ok"]
@@ -622,12 +621,12 @@ def test_when_all_have_something_on_off_is_for_everybody(bench):
 
 
 def test_a_keeper_that_cannot_start_says_why(home):
-    (home / endpoint.SOCKET_FILE).mkdir()
+    (home / supervisor.SOCKET_FILE).mkdir()
     try:
         with pytest.raises(HardwareError, match=r"could not be started: .*outputs\.sock: it is a folder"):
             client(home).list()
     finally:
-        (home / endpoint.SOCKET_FILE).rmdir()
+        (home / supervisor.SOCKET_FILE).rmdir()
 
 
 def test_a_deep_home(tmp_path):
@@ -649,7 +648,7 @@ class Bench:
         self.board = SimBoard(state=home / "sim")
         self.watchdog, self.alive = os.pipe()
         self.ear, mouth = os.pipe()
-        self.worker = SupervisorWorker(home, self.board, endpoint.listen(home), self.watchdog, mouth)
+        self.worker = SupervisorWorker(home, self.board, supervisor.listen(home), self.watchdog, mouth)
         self.worker.handler.begin()
         self.connection = raw(home)
 
@@ -972,6 +971,6 @@ def test_nobody_elses_socket(home):
     """Outputs of another user's supervisor are not ours; the mode of the files says so."""
     one = OutputsClient(home, lambda: "sim")
     one.list()
-    assert (home / endpoint.SOCKET_FILE).stat().st_mode & 0o777 == 0o600
-    assert (home / endpoint.LOCK_FILE).stat().st_mode & 0o777 == 0o600
+    assert (home / supervisor.SOCKET_FILE).stat().st_mode & 0o777 == 0o600
+    assert (home / supervisor.LOCK_FILE).stat().st_mode & 0o777 == 0o600
     one.close()

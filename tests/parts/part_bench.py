@@ -5,12 +5,12 @@ import re
 import pytest
 
 from picoclaw.errors import DeviceMissing
+from picoclaw.files import find_shipped
 from picoclaw.hw.board import I2CWrite
 from picoclaw.hw.handles import I2CPart
 from picoclaw.hw.loader import load_driver
 from picoclaw.hw.sim import Nack, SimI2C
 from picoclaw.hw.sim.script import Scene, SimFault, SimFaults
-from picoclaw.resources import find_shipped
 
 MORNING = 1_780_000_000.0
 

@@ -6,8 +6,8 @@ from rows import each_row
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts import bosch
-from picoclaw.hw.sim.parts.bosch import SimBME680
+from picoclaw.hw.sim.parts import climate
+from picoclaw.hw.sim.parts.climate import SimBME680
 
 bme680 = driver("bme680")
 REGISTERS = (0x5A, 0x64, 0x70, 0x71, 0x72, 0x74)
@@ -24,8 +24,8 @@ def kept(part):
 
 def test_trimming_values_are_taken_apart_with_their_signs():
     assert trimming_of(mounted("bme680", SimBME680)) == (
-        *(bosch._BME680_T, bosch._BME680_P, bosch._BME680_H),
-        *((*bosch._BME680_G, bosch._HEATER_RANGE, bosch._HEATER_VALUE), bosch._GAS_ERROR),
+        *(climate._BME680_T, climate._BME680_P, climate._BME680_H),
+        *((*climate._BME680_G, climate._HEATER_RANGE, climate._HEATER_VALUE), climate._GAS_ERROR),
     )
 
 
@@ -49,15 +49,15 @@ def test_a_reading_agrees_with_the_scene(celsius, hectopascal, percent, ohm):
 @each_row("raw", [0, 300, 512, 1023])
 def test_resistance_in_every_range(gas_range, raw):
     """Section 3.4.1: the integer constants stand for the per cents of the floating-point ones."""
-    v = 1340 * (1 + bosch._K1.get(gas_range, 0) / 100)
-    scale = (1 + bosch._K2.get(gas_range, 0) / 100) * 0.000_000_125 * 2**gas_range
+    v = 1340 * (1 + climate._K1.get(gas_range, 0) / 100)
+    scale = (1 + climate._K2.get(gas_range, 0) / 100) * 0.000_000_125 * 2**gas_range
     assert bme680._compute_resistance(raw, gas_range, 0) == pytest.approx(1 / (scale * ((raw - 512) / v + 1)), rel=2e-3)
 
 
 @each_row("celsius", [200, 320, 400])
 def test_the_hot_plates_resistance(celsius):
     trim = trimming_of(mounted("bme680", SimBME680))
-    assert bme680.encode_heater(celsius, trim) == pytest.approx(bosch._encode_heater(celsius), abs=1)
+    assert bme680.encode_heater(celsius, trim) == pytest.approx(climate._encode_heater(celsius), abs=1)
 
 
 def test_the_exact_messages_of_one_reading():
@@ -189,7 +189,7 @@ def test_the_simulated_part_shows_power_on_values_is_busy_and_then_sleeps():
 
 
 def test_a_humidity_that_happens_to_read_as_off_is_measured():
-    raw = bosch.bisect_left(bosch._CODES_20, 21.0, key=lambda code: bosch._compensate_bme680_temperature(code)[0])
-    humidity = bosch._compensate_bme680_humidity(0x8000, bosch._compensate_bme680_temperature(raw)[0])
+    raw = climate.bisect_left(climate._CODES_20, 21.0, key=lambda code: climate._compensate_bme680_temperature(code)[0])
+    humidity = climate._compensate_bme680_humidity(0x8000, climate._compensate_bme680_temperature(raw)[0])
     part = mounted("bme680", SimBME680, {"temperature": 21.0, "humidity": humidity})
     assert bme680.read(part)["humidity"] == pytest.approx(min(humidity, 100.0), abs=0.05)

@@ -8,7 +8,7 @@ from rows import each_row
 
 from picoclaw.errors import DeviceMissing
 from picoclaw.hw.board import I2CRead, I2CWrite
-from picoclaw.hw.sim.parts.bosch import SimBMP180
+from picoclaw.hw.sim.parts.climate import SimBMP180
 
 bmp180 = driver("bmp180")
 EXAMPLE = bmp180.Calibration(408, -72, -14383, 32741, 32757, 23153, 6190, 4, -32768, -8711, 2868)

@@ -9,10 +9,10 @@ from wire_bench import Says, serial, spoilt
 
 from picoclaw.config.tables import SensorConfig
 from picoclaw.errors import HardwareError
+from picoclaw.files import find_shipped
 from picoclaw.hw import loader
 from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts.others import SimGPS
-from picoclaw.resources import find_shipped
 
 gps = driver("gps")
 

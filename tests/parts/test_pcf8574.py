@@ -6,10 +6,10 @@ import pytest
 from part_bench import Stuck, driver, messages, simulated, unanswered
 from rows import each_row
 
+from picoclaw.files import find_shipped
 from picoclaw.hw import detect
 from picoclaw.hw.sim import SimI2C
 from picoclaw.hw.sim.parts.others import SimPCF8574
-from picoclaw.resources import find_shipped
 
 pcf8574 = driver("pcf8574")
 

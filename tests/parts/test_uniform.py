@@ -14,10 +14,10 @@ from part_bench import driver
 from rows import each_row
 
 from picoclaw.errors import HardwareError
+from picoclaw.files import find_shipped
 from picoclaw.hw.board import I2CWrite
 from picoclaw.hw.loader import list_drivers
 from picoclaw.hw.sim.parts import PARTS
-from picoclaw.resources import find_shipped
 
 
 class State(NamedTuple):

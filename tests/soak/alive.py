@@ -14,7 +14,7 @@ from gauges import Sample, below, opened, resident, threads
 from person import PICOCLAW, environment
 
 from picoclaw.channels import ipc
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs.supervisor import read_holder
 
 CODE = """
 import sys
@@ -102,7 +102,7 @@ class Watcher(threading.Thread):
     def _look(self, life, pid):
         home = self._house.home
         files, sockets = opened(pid)
-        supervisor = endpoint.read_holder(home)
+        supervisor = read_holder(home)
         sample = Sample(
             time.monotonic(), life, resident(pid), files, sockets, threads(pid), resident(supervisor.worker),
             *below(home), self._house.log.stat().st_size,

@@ -37,7 +37,7 @@ from trouble import Trouble, small_disk
 
 from picoclaw.channels.dashboard.live import PageChat
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs import supervisor
 from picoclaw.store import database
 from picoclaw.store.database import Database
 from picoclaw.store.queues import Inbox, Outbox
@@ -102,7 +102,7 @@ class Soak:
     def _put_down(self):
         if self.house.process.poll() is None:
             self.house.ended()
-        watch = endpoint.read_holder(self.house.home).watchdog
+        watch = supervisor.read_holder(self.house.home).watchdog
         if watch and resident(watch):
             os.kill(watch, signal.SIGTERM)
 
@@ -164,7 +164,7 @@ class Soak:
             [one for one in outputs if (one["left"] or 0) > LONGEST_ON_S[one["name"]]],
         )
         yield judge.same(
-            "outputs that a supervisor has left on", (self.house.home / endpoint.LIVE_FILE).exists(), False
+            "outputs that a supervisor has left on", (self.house.home / supervisor.LIVE_FILE).exists(), False
         )
         with contextlib.closing(Database(self.house.home / "state.db")) as kept:
             letters = [one.session for one in Outbox(kept).waiting() if one.session != DEFAULT_SESSION]

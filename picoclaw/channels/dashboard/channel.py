@@ -34,8 +34,8 @@ from picoclaw.channels.dashboard.login import LOGIN_LIFETIME_S, Logins, Visitor
 from picoclaw.channels.dashboard.server import PageServer, list_host_names
 from picoclaw.config.tables import PersonConfig, PersonRole
 from picoclaw.errors import ChannelError, ConfigError, PicoclawError, SkillError, ToolError
+from picoclaw.files import find_shipped
 from picoclaw.messages import Turn, TurnHooks
-from picoclaw.resources import find_shipped
 from picoclaw.store.approvals import Approval
 from picoclaw.store.queues import InboxMessage, OutboxMessage
 from picoclaw.text import pattern

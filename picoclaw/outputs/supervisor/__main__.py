@@ -17,7 +17,7 @@ from pathlib import Path
 
 from picoclaw.automation.clock import boottime
 from picoclaw.files import explain_os_error
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs import supervisor
 from picoclaw.outputs.supervisor.leases import load_marker, open_board, rescue
 from picoclaw.outputs.supervisor.worker import SupervisorWorker
 
@@ -33,12 +33,12 @@ def main(words: list[str]) -> int:
     os.chdir("/")
     os.umask(0o077)
     try:
-        lock = endpoint.take_lock(home, _LOCK_TIMEOUT_S)
+        lock = supervisor.take_lock(home, _LOCK_TIMEOUT_S)
     except OSError as error:
-        return _report(f"{home / endpoint.LOCK_FILE}: {explain_os_error(error)}")
+        return _report(f"{home / supervisor.LOCK_FILE}: {explain_os_error(error)}")
     if lock < 0:
         return _report("busy")
-    endpoint.write_holder(lock, endpoint.LockHolder(os.getpid(), 0, kind))
+    supervisor.write_holder(lock, supervisor.LockHolder(os.getpid(), 0, kind))
     left = load_marker(home).board or kind
     if left != kind and (problems := rescue(home, left, f"a supervisor of the {left} board was killed")):
         return _report(
@@ -63,7 +63,7 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
     with contextlib.suppress(OSError):
         fcntl.fcntl(ours[1], fcntl.F_SETPIPE_SZ, 4096)  # the less it holds, the sooner a frozen watchdog is noticed
     watchdog = os.getpid()
-    endpoint.write_holder(lock, endpoint.LockHolder(watchdog, 0, kind))
+    supervisor.write_holder(lock, supervisor.LockHolder(watchdog, 0, kind))
     # the watchdog's signals arrive on a descriptor; the worker takes over with handlers of their own
     signals, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
@@ -73,7 +73,7 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
     if pid == 0:
         os.close(ours[0])
         os.close(theirs[1])
-        endpoint.write_holder(lock, endpoint.LockHolder(watchdog, os.getpid(), kind))
+        supervisor.write_holder(lock, supervisor.LockHolder(watchdog, os.getpid(), kind))
         return _run_worker(home, kind, watchdog, (theirs[0], ours[1]))
     os.close(ours[1])
     os.close(theirs[0])
@@ -90,17 +90,17 @@ def _run_watchdog(home: Path, kind: str, lock: int) -> int:
 
 
 def _run_worker(home: Path, kind: str, watchdog: int, ends: tuple[int, int]) -> int:
-    lock = endpoint.get_lock_inode(home)
+    lock = supervisor.get_lock_inode(home)
     try:
-        listener = endpoint.listen(home)
+        listener = supervisor.listen(home)
     except OSError as error:
-        return _report(f"{home / endpoint.SOCKET_FILE}: {explain_os_error(error)}")
+        return _report(f"{home / supervisor.SOCKET_FILE}: {explain_os_error(error)}")
     worker = SupervisorWorker(home, open_board(kind, home), listener, *ends)
     worker.heed_signals()
     safe = worker.run(_report_ready)
     with contextlib.suppress(OSError):
-        if endpoint.get_lock_inode(home) == lock:
-            (home / endpoint.SOCKET_FILE).unlink()
+        if supervisor.get_lock_inode(home) == lock:
+            (home / supervisor.SOCKET_FILE).unlink()
     if worker.alone:  # a frozen one would keep the lock
         with contextlib.suppress(OSError):
             os.kill(watchdog, signal.SIGKILL)

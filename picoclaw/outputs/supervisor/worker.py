@@ -29,9 +29,8 @@ from picoclaw.outputs.limits import (
     check_limits,
     resolve_seconds,
 )
-from picoclaw.outputs.supervisor.endpoint import LONGEST_LINE, STOP_FILE
-from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputPlan, SampleSource
-from picoclaw.outputs.supervisor.lines import OutputDrivers, StopButtonInput
+from picoclaw.outputs.supervisor import LONGEST_LINE, STOP_FILE
+from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputDrivers, OutputPlan, SampleSource, StopButtonInput
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function, read_trusted_time
 from picoclaw.text import parse_json_object
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import lab
 import pytest
 
+from picoclaw.files import find_shipped
 from picoclaw.hw import loader
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import Drivers
-from picoclaw.resources import find_shipped
 
 # What the kernel is told to find at the chip selects of spi0; the first two are spidev's, where picoclaw reads.
 CHIP_SELECTS = "dh2228fv,dh2228fv,mcp3008,max31855"

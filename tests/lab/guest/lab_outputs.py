@@ -10,8 +10,7 @@ from pathlib import Path
 
 import lab
 
-from picoclaw.outputs import config
-from picoclaw.outputs.supervisor import endpoint
+from picoclaw.outputs import config, supervisor
 
 VICTIMS = ("client", "watchdog", "worker")
 LEASE_S = 20.0
@@ -59,14 +58,14 @@ def kill(folder: Path, victim: str, level: Callable[[], int]) -> tuple[float, fl
     client = on(folder)
     starting = time.monotonic() - began
     assert level() == 1
-    watchdog, worker = endpoint.read_holder(folder)[:2]
+    watchdog, worker = supervisor.read_holder(folder)[:2]
     os.kill({"client": client.pid, "watchdog": watchdog, "worker": worker}[victim], signal.SIGKILL)
     began = time.monotonic()
     lab.wait_for(lambda: level() == 0, f"the level is safe after the death of the {victim}", 5.0)
     took = time.monotonic() - began
     client.kill()
     client.wait()
-    lock = endpoint.take_lock(folder, 10.0)
+    lock = supervisor.take_lock(folder, 10.0)
     assert lock >= 0, "the supervisor did not end"
     os.close(lock)
     return starting, took

@@ -8,9 +8,9 @@ import lab
 import pytest
 from gpiod.line import Direction, Value
 
+from picoclaw.files import find_shipped
 from picoclaw.hw import kernel, loader
 from picoclaw.hw.reading import WiredPart
-from picoclaw.resources import find_shipped
 
 HW = [find_shipped("tools/hw")]
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from conftest import LABEL
 
+from picoclaw.files import find_shipped
 from picoclaw.hw import loader
 from picoclaw.hw.loader import RegisterAddresses
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.resources import find_shipped
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.sensors import SensorAddTool, SensorTools
 
