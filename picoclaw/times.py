@@ -319,7 +319,7 @@ _MAX_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of t
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:00' or '2026-12-01 08:00'"
 _ORDINAL = "st|nd|rd|th"
-_DAY_OF_YEAR = pattern(
+DAY_OF_YEAR = pattern(
     rf"(?:on )?(?:the )?(?:(?P<day>\d{{1,2}})(?:(?:{_ORDINAL})?(?: of)? (?P<month>{'|'.join(MONTHS)})|(?:{_ORDINAL}))"
     rf"|(?P<first>{'|'.join(MONTHS)}) (?P<then>\d{{1,2}})(?:{_ORDINAL})?)"
 )
@@ -432,7 +432,7 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         return known[day]
     if day.removeprefix("on ") in WEEKDAYS:
         return (WEEKDAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
-    if found := _DAY_OF_YEAR.fullmatch(day):
+    if found := DAY_OF_YEAR.fullmatch(day):
         month = found["month"] or found["first"]
         return _count_days_to_date(
             int(found["day"] or found["then"]), MONTHS.index(month) + 1 if month else 0, now, text

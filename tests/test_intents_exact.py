@@ -303,6 +303,17 @@ OWN = [
     ("cancel every reminder please", "I have done nothing yet. Do you mean: cancel all reminders?"),
     ("cancel the third reminder", SEVERAL),
     ("cancel my reminder", ("cron", {"action": "list"})),
+    ("stop the timer", ("cron", {"action": "list"})),
+    ("did you stop the timer", WITHOUT),
+    (
+        "remind me every monday to check the filter",
+        ("cron", {"action": "add", "cron_expr": "0 9 * * 1", "message": "check the filter"}),
+    ),
+    (
+        "remind me on weekdays to take my pills",
+        ("cron", {"action": "add", "cron_expr": "0 9 * * 1-5", "message": "take my pills"}),
+    ),
+    ("remind me every monday to be at work at 6", NEAR),
     ("cancel my next reminder", "Which one?"),
     ("cancel the reminder about the soup", ("cron", {"action": "list"})),
     ("I cancelled reminder 3 yesterday", LEFT),

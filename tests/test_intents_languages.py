@@ -158,6 +158,7 @@ SAID = {
         ("war es gestern draußen unter 10 Grad?", [("sensor_history", PAST | {"sensor": "outside"})]),
         ("wer hat den Schlüssel", [("memory_search", {"query": "Schlüssel"})]),
         ("welche IP hast du", [("board_status", {})]),
+        ("erinnere mich jeden Montag an den Filter", remind("den Filter", cron_expr="0 9 * * 1")),
         ("erinnere mich zweimal am Tag an die Fallen", remind("die Fallen", cron_expr="0 8,20 * * *")),
         ("erinnere mich jeden zweiten Tag um 9 Uhr ans Gießen", remind("Gießen", every_seconds=172800, at="09:00")),
         (
@@ -192,6 +193,7 @@ SAID = {
         ("recuérdame a las 18:30 regar las plantas", remind("regar las plantas", at="18:30")),
         ("pon un temporizador de media hora", remind("Se acabó el tiempo.", at_seconds=1800)),
         ("enciende el ventilador si en el invernadero hace más de 30 grados", RULE),
+        ("recuérdame todos los lunes revisar el filtro", remind("revisar el filtro", cron_expr="0 9 * * 1")),
         ("recuérdame todos los días a las 8 y a las 20 regar", remind("regar", cron_expr="0 8,20 * * *")),
         ("quién tiene la llave", [("memory_search", {"query": "llave"})]),
         (

@@ -131,7 +131,7 @@ class FrameReader:
     @cached_property
     def plain(self) -> list[list[int]]:
         """Where a word that says nothing in an order ends, by where it begins."""
-        return self._pass_over("plain", "polite", "ignore")
+        return self._pass_over("plain", "polite", "ignore", "apart")
 
     @cached_property
     def filler(self) -> list[list[int]]:
@@ -141,11 +141,18 @@ class FrameReader:
     def _pass_over(self, *names: str) -> list[list[int]]:
         tables, s = [self._book.words[name] for name in names], self._s
         return [
-            sorted({hit[1] for table in tables if (hit := s.longest(table, i)) and hit[1] <= self._end}, reverse=True)
+            sorted(
+                {hit[1] for table in tables if (hit := s.longest(table, i)) and self._may_end(table, hit[1])},
+                reverse=True,
+            )
             if not self._is_hour(i) and not s.longest(self._per, i)
             else []
             for i in range(self._end)
         ]
+
+    def _may_end(self, table: Mapping[str, object], i: int) -> bool:
+        """Whether a phrase of a table may end before word `i`: "that's enough, ..." is a clause of its own."""
+        return i == self._end or (i < self._end and (table is not self._book.words["apart"] or self._s.after_comma(i)))
 
     def _is_hour(self, i: int) -> bool:
         """Whether "at one" stands there, though each of its words says nothing by itself."""

@@ -309,7 +309,20 @@ class IntentMatcher:
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
+        if found and found.missing and found.intent == "cron_add" and NO_HOUR not in text:
+            again = (self.match(one, offered, topic, last) for one in self._add_hour(s))
+            return next((one for one in again if one and "cron_expr" in one.arguments and is_complete(one)), found)
         return found
+
+    def _add_hour(self, s: Sentence) -> Iterator[str]:
+        """A sentence that names days and no time of day, with the hour behind each that "on monday" has, too."""
+        near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
+        if any(self.times.names_a_time(words) for words in near):
+            return
+        for i, words in enumerate(near):
+            if count := self.times.count_part(words):
+                rest = s.text(i + count, len(s.words)) if i + count < len(s.words) else ""
+                yield f"{s.text(0, i + count)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
     def _find(
         self,

@@ -138,6 +138,14 @@ class Sentence:
             self.starts += [found.start()] * (1 if elided else len(parts))
             self.starts += [found.start() + elided.end()] * (len(parts) - 1) if elided else []
         del self.words[MAX_WORDS:]
+        for i in range(1, len(self.words) - 1):
+            before, word, after = self.words[i - 1 : i + 2]
+            if (
+                word in words["more"]
+                and after in words["units"]
+                and (before[0].isdigit() or before in words["numbers"])
+            ):
+                self.words[i : i + 2] = after, word  # "10 minutes more"
         self.spelt = tuple(self.words)
         self.asks = raw.rstrip()[-1:] == "?"
 
