@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, Attachment, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
@@ -46,8 +46,8 @@ from picoclaw.channels.polled import (
     FETCH_WAITS,
     SHORT_WAIT_S,
     TOO_LARGE,
-    Busy,
     CallRefused,
+    PacedSender,
     PolledChannel,
     Questions,
     ShownQuestion,
@@ -76,11 +76,9 @@ MAX_EXTENDABLE_UNITS = 3800
 
 _MAX_CAPTION_UNITS = 3800
 _MAX_HTML_CHARS = 20_000
-_LONGEST_PAUSE_S = 3.0
 """That is waited for in a call; after a longer one what has gathered meanwhile comes as one message."""
 _UPLOAD_BYTES_S = 20_000
 _TRIES = 2
-_Result = TypeVar("_Result")
 _TAGS = {"bold": "strong", "italic": "em", "strikethrough": "del", "code": "code", "blockquote": "blockquote"}
 _KINDS = {
     ".png": "image/png",
@@ -111,8 +109,10 @@ class SendContext(NamedTuple):
 NO_CONTEXT = SendContext()
 
 
-class MatrixSender:
-    """Sends for one user, one event at a time, from any thread."""
+class MatrixSender(PacedSender[MatrixApi, RoomPlace]):
+    """Sends for one user; a server's pause is for the user, not for a room."""
+
+    service, longest_pause_s = "the Matrix server", 3.0
 
     def __init__(
         self,
@@ -121,10 +121,7 @@ class MatrixSender:
         ending: threading.Event,
         timing: Timing,
     ) -> None:
-        """`find_workspace` gives the folder of the files that a room may be sent, None for none."""
-        self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
-        self._guard = threading.RLock()
-        self._next = 0.0  # a server's pause is for the user, not for a room
+        super().__init__(api, find_workspace, ending, timing)
         self._begun: dict[str, int] = {}
 
     def send_message(self, number: str, place: RoomPlace, text: str, context: SendContext = NO_CONTEXT) -> None:
@@ -227,37 +224,20 @@ class MatrixSender:
 
     def _upload(self, source: RootedPath | bytes, name: str, kind: str, size: int) -> str:
         wait = self._timing.wait + size / _UPLOAD_BYTES_S
-        return self._paced(partial(self._api.upload, source, name, kind, wait))
+        return self._pace(partial(self._api.upload, source, name, kind, wait))
 
     def _call(self, method: str, path: str, fields: dict[str, Any], wait: float) -> dict[str, Any]:
         """Make a call that may be made twice, and is when it is not known whether it was carried out."""
         unsure = False
         for tried in range(_TRIES):
             try:
-                return self._paced(partial(self._api.call, method, path, fields, wait=wait))
+                return self._pace(partial(self._api.call, method, path, fields, wait=wait))
             except ChannelDown as error:
                 error.unsure = unsure = error.unsure or unsure
                 is_again = isinstance(error, Unreachable) and unsure and tried < _TRIES - 1
                 if not is_again or self._ending.is_set():
                     raise
         raise AssertionError
-
-    def _paced(self, act: Callable[[], _Result]) -> _Result:
-        """Make one call when the server's pause is over, once more after a short one."""
-        time_left = _LONGEST_PAUSE_S
-        while True:
-            rest = self._next - time.monotonic()
-            if rest > _LONGEST_PAUSE_S:
-                raise Busy(f"the Matrix server asks for a pause, for {rest:.0f} s more", rest)
-            if rest > 0 and self._ending.wait(rest):
-                raise Unreachable("the Matrix server was left")
-            try:
-                return act()
-            except Busy as error:
-                self._next = time.monotonic() + error.seconds
-                time_left -= max(1.0, error.seconds)
-                if time_left < 0:
-                    raise
 
 
 def make_number() -> str:

@@ -379,6 +379,46 @@ def count_seconds_since(sent: int, told: str) -> float:
     return max(0.0, now - sent) if sent else 0.0
 
 
+_Place = TypeVar("_Place")
+_Result = TypeVar("_Result")
+
+
+class PacedSender(Generic[_Api, _Place]):
+    """Sends for one account, one message at a time, from any thread, and keeps the pauses that the service wants."""
+
+    service: ClassVar[str]
+    longest_pause_s: ClassVar[float]
+
+    def __init__(
+        self, api: _Api, find_workspace: Callable[[_Place], Path | None], ending: threading.Event, timing: Timing
+    ) -> None:
+        """`find_workspace` gives the folder of the files that a chat may be sent, None for none."""
+        self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
+        self._guard = threading.RLock()
+        self._next: dict[int, float] = {}
+
+    def _pace(self, act: Callable[[], _Result], chat: int = 0) -> _Result:
+        """Make one call when the pause of its chat is over, once more after a short one."""
+        time_left = self.longest_pause_s
+        while True:
+            rest = self._next.get(chat, 0.0) - time.monotonic()
+            if rest > self.longest_pause_s:
+                raise Busy(f"{self.service} asks for a pause, for {rest:.0f} s more", rest)
+            if rest > 0 and self._ending.wait(rest):
+                raise Unreachable(f"{self.service} was left")
+            try:
+                return act()
+            except Busy as error:
+                self._delay(chat, error.seconds)
+                time_left -= max(1.0, error.seconds)
+                if time_left < 0:
+                    raise
+
+    def _delay(self, chat: int, seconds: float) -> None:
+        now = time.monotonic()
+        self._next = {one: at for one, at in self._next.items() if at > now} | {chat: now + seconds}
+
+
 class ShownQuestion(NamedTuple):
     """Where a question stands: the service's names of chat and message, that message's text, and the question's sign."""
 

@@ -28,8 +28,8 @@ from picoclaw.channels.polled import (
     DEFAULT_TIMING,
     FETCH_WAITS,
     SHORT_WAIT_S,
-    Busy,
     CallRefused,
+    PacedSender,
     PolledChannel,
     Questions,
     ShownQuestion,
@@ -61,7 +61,6 @@ from picoclaw.text import pattern
 
 MAYBE_REPEATED = "(Perhaps sent before: the connection broke off.)"
 
-_CALL_TIMEOUT_S = 20.0
 _UPLOAD_BYTES_S = 20_000
 _MAX_DOUBLINGS = 3
 _MAX_CAPTION_UNITS = 1024
@@ -77,8 +76,10 @@ MAX_EXTENDABLE_UNITS = 3800
 """UTF-16 units of a message that may have a line added later."""
 
 
-class Sender:
-    """Sends for one bot, one message at a time, from any thread."""
+class Sender(PacedSender[TelegramApi, ChatPlace]):
+    """Sends for one bot, whose pauses are for a chat each."""
+
+    service, longest_pause_s = "Telegram", 20.0
 
     def __init__(
         self,
@@ -87,10 +88,7 @@ class Sender:
         ending: threading.Event,
         timing: Timing,
     ) -> None:
-        """`find_workspace` gives the folder of the files that a chat may be sent, None for none."""
-        self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
-        self._guard = threading.RLock()
-        self._next: dict[int, float] = {}
+        super().__init__(api, find_workspace, ending, timing)
         self._begun: dict[int, tuple[str, list[RichText | Attachment | ChartPicture]]] = {}
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
@@ -226,33 +224,15 @@ class Sender:
                 return sent
 
     def _call(self, place: ChatPlace, method: str, fields: dict[str, Any], upload: Upload | None) -> Any:
-        """Make one call when it is this chat's turn, once more after a short pause that Telegram wants.
+        """Make one call when it is this chat's turn.
 
         After one that may have been done it is given more time, so that a slow network does not repeat it for ever.
         """
         patient = 2 ** min(self._unsure.get(place.chat, 0), _MAX_DOUBLINGS)
         wait = self._timing.wait * patient + (upload.size / _UPLOAD_BYTES_S if upload else 0)
-        time_left = _CALL_TIMEOUT_S
-        while True:
-            rest = self._next.get(place.chat, 0.0) - time.monotonic()
-            if rest > _CALL_TIMEOUT_S:
-                raise Busy(f"Telegram asks for a pause, for {rest:.0f} s more", rest)
-            if rest > 0 and self._ending.wait(rest):
-                raise Unreachable("Telegram was left")
-            try:
-                sent = self._api.call(method, fields, wait, upload)
-            except Busy as error:
-                self._delay(place, error.seconds)
-                time_left -= max(1.0, error.seconds)
-                if time_left < 0:
-                    raise
-            else:
-                self._delay(place, self._timing.in_groups if place.chat < 0 else self._timing.between)
-                return sent
-
-    def _delay(self, place: ChatPlace, seconds: float) -> None:
-        now = time.monotonic()
-        self._next = {chat: at for chat, at in self._next.items() if at > now} | {place.chat: now + seconds}
+        sent = self._pace(partial(self._api.call, method, fields, wait, upload), place.chat)
+        self._delay(place.chat, self._timing.in_groups if place.chat < 0 else self._timing.between)
+        return sent
 
 
 def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any] | None:

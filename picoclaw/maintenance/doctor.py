@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,6 +31,7 @@ import apsw
 from picoclaw import __version__
 from picoclaw.automation import rules
 from picoclaw.channels.ipc import ask_daemon, is_daemon_silent
+from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import BadToken
 from picoclaw.channels.telegram_api import Conflict, TelegramApi, identify_bot, make_pairing
 from picoclaw.config import Config, load_config
@@ -344,12 +345,7 @@ def examine_channels(config: Config, *, offline: bool) -> _Rows:
         yield from _examine_matrix(config, offline=offline)
     if not config.telegram_token:
         return
-    try:
-        with closing(make_pairing(config)) as pairing:
-            if not pairing.people():
-                yield note("telegram", "nobody is paired with the bot yet", "picoclaw telegram pair")
-    except StoreError:
-        pass  # state.db has its own row
+    yield from _examine_pairing("telegram", make_pairing(config), "the bot")
     if not offline:
         yield _examine_telegram_bot(config)
 
@@ -458,16 +454,17 @@ def _examine_broker(config: Config) -> CheckResult:
     return good("mqtt", f"the broker at {where} answers")
 
 
+def _examine_pairing(channel: str, pairing: Pairing, account: str) -> _Rows:
+    with suppress(StoreError), closing(pairing):  # state.db has its own row
+        if not pairing.people():
+            yield note(channel, f"nobody is paired with {account} yet", f"picoclaw {channel} pair")
+
+
 def _examine_matrix(config: Config, *, offline: bool) -> _Rows:
     from picoclaw.channels.matrix_api import MatrixApi, identify_account
     from picoclaw.channels.matrix_api import make_pairing as make_matrix_pairing
 
-    try:
-        with closing(make_matrix_pairing(config)) as pairing:
-            if not pairing.people():
-                yield note("matrix", "nobody is paired with the board's account yet", "picoclaw matrix pair")
-    except StoreError:
-        pass  # state.db has its own row
+    yield from _examine_pairing("matrix", make_matrix_pairing(config), "the board's account")
     address = urlsplit(config.matrix.homeserver)
     if address.scheme == "http" and address.hostname and not is_local_network(address.hostname):
         yield bad("matrix", "it is used without encryption: others can read the token", "https:// in [matrix]")

@@ -12,7 +12,7 @@ from typing import Any
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD, build_chunk, get_dict, get_index
+from picoclaw.providers.openai import COMPLETE_CHUNK, THOUGHT_FIELD, ServerFormat, build_chunk, get_dict, get_index
 from picoclaw.providers.retry import get_type_status, make_error
 from picoclaw.providers.sanitize import sanitize_history
 from picoclaw.records import dataclass
@@ -234,12 +234,8 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-class MessagesFormat:
-    """The format of messages, and what one server has turned out not to know; its methods are CompletionsFormat's."""
-
-    def __init__(self) -> None:
-        self._without: set[str] = set()
-        self._sent: set[str] = set()
+class MessagesFormat(ServerFormat):
+    """The format of messages, and what one server has turned out not to know."""
 
     def url(self, base_url: str) -> str:
         """Most name the address without the version, as for Anthropic's own libraries."""
@@ -249,14 +245,7 @@ class MessagesFormat:
         return {"anthropic-version": _VERSION} | ({"x-api-key": key} if key else {})
 
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        body = build_messages_body(
-            request,
-            model.name or "default",
-            stream=model.stream,
-            temperature=request.temperature if model.temperature is None else model.temperature,
-            images=model.images,
-            without=self._without,
-        )
+        body = build_messages_body(**self._list_arguments(request, model), without=self._without)
         self._sent = find_optional_fields(body)
         return body
 
@@ -264,6 +253,4 @@ class MessagesFormat:
         return read_chunks(objects)
 
     def adapt(self, error: str) -> bool:
-        refused = {word for word in self._sent if word in error}
-        self._without |= refused
-        return bool(refused)
+        return self._leave_out({word for word in self._sent if word in error})

@@ -141,35 +141,44 @@ def build_body(
     return out if request.calls or not request.tools else out | {"tool_choice": "none"}
 
 
-class CompletionsFormat:
+class ServerFormat:
+    """A format, and what one server has refused in it; its methods are CompletionsFormat's."""
+
+    def __init__(self) -> None:
+        self._without: set[str] = set()
+        self._sent: set[str] = set()
+
+    def headers(self, _key: str) -> Mapping[str, str] | None:
+        """The headers that show the key; None where a bearer's header does."""
+        return None
+
+    def _list_arguments(self, request: Request, model: ModelConfig) -> dict[str, Any]:
+        """What every body is built of."""
+        temperature = request.temperature if model.temperature is None else model.temperature
+        values = {"stream": model.stream, "temperature": temperature, "images": model.images}
+        return {"request": request, "model": model.name or "default", **values}
+
+    def _leave_out(self, refused: Collection[str]) -> bool:
+        self._without.update(refused)
+        return bool(refused)
+
+
+class CompletionsFormat(ServerFormat):
     """The format of chat completions, and what one server has turned out to want."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._cap = "max_tokens"
         self._wants: set[str] = set()
-        self._without: set[str] = set()
-        self._sent: set[str] = set()
         self._newest = NewestResults(), NewestResults()
 
     def url(self, base_url: str) -> str:
         """Where requests go."""
         return f"{base_url}/chat/completions"
 
-    def headers(self, _key: str) -> Mapping[str, str] | None:
-        """The headers that show the key; None where a bearer's header does."""
-        return None
-
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        body = build_body(
-            request,
-            model.name or "default",
-            stream=model.stream,
-            cap=self._cap,
-            temperature=request.temperature if model.temperature is None else model.temperature,
-            wants=self._wants,
-            images=model.images,
-            newest=self._newest,
-        )
+        arguments = self._list_arguments(request, model)
+        body = build_body(**arguments, cap=self._cap, wants=self._wants, newest=self._newest)
         sent = {name: value for name, value in body.items() if name not in self._without}
         self._sent = {*sent, *(name for message in sent["messages"] for name in REASONING_FIELDS if name in message)}
         return sent
@@ -188,12 +197,12 @@ class CompletionsFormat:
             for word in ("stream_options", "temperature", "response_format")
             if word in error and word in self._sent
         }
-        self._without |= refused
+        has_refused = self._leave_out(refused)
         wanted = {word for word in QUIRKS if word in error} - self._wants
         if not wanted and any(name in error for name in self._sent.intersection(REASONING_FIELDS)):
             wanted = {NO_THOUGHTS} - self._wants
         self._wants |= wanted
-        return bool(refused or wanted)
+        return has_refused or bool(wanted)
 
 
 def get_tool_names(request: Request) -> frozenset[str]:
@@ -545,28 +554,14 @@ def _build_call_chunk(index: int, call: dict[str, Any], arguments: Any) -> dict[
     return build_chunk({"tool_calls": [{"index": index, **known, "function": function | {"arguments": arguments}}]})
 
 
-class ResponsesFormat:
-    """The format of responses, and what one server has turned out not to know; its methods are CompletionsFormat's."""
-
-    def __init__(self) -> None:
-        self._without: set[str] = set()
-        self._sent: set[str] = set()
+class ResponsesFormat(ServerFormat):
+    """The format of responses, and what one server has turned out not to know."""
 
     def url(self, base_url: str) -> str:
         return f"{base_url}/responses"
 
-    def headers(self, _key: str) -> Mapping[str, str] | None:
-        return None
-
     def body(self, request: Request, model: ModelConfig) -> dict[str, Any]:
-        body = build_responses_body(
-            request,
-            model.name or "default",
-            stream=model.stream,
-            temperature=request.temperature if model.temperature is None else model.temperature,
-            images=model.images,
-            without=self._without,
-        )
+        body = build_responses_body(**self._list_arguments(request, model), without=self._without)
         thought = any(item.get("type") == THOUGHTS for item in body["input"])
         self._sent = {name for name in _OPTIONAL if name in body} | ({THOUGHTS} if thought else set())
         return body
@@ -577,5 +572,4 @@ class ResponsesFormat:
     def adapt(self, error: str) -> bool:
         refused = {word for word in self._sent if f"{word}" in error and len(word) > len("text")}
         refused |= {"text"} & self._sent if "json_schema" in error or "text.format" in error else set()
-        self._without |= refused
-        return bool(refused)
+        return self._leave_out(refused)
