@@ -14,17 +14,7 @@ from picoclaw.automation.clock import wake_all
 from picoclaw.config import Config
 from picoclaw.config.files import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
-from picoclaw.messages import (
-    Caller,
-    Inbound,
-    Message,
-    Origin,
-    ToolCall,
-    Turn,
-    has_reader,
-    is_other_person,
-    is_owner,
-)
+from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, has_reader, is_other_person, is_owner
 from picoclaw.prompts import BYTES_A_TOKEN
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor

@@ -387,11 +387,7 @@ class Pages:
     """The pages of one home, each read again when its file has changed."""
 
     def __init__(
-        self,
-        home: Path,
-        templates: Path | None = None,
-        shared: "Pages | None" = None,
-        own: OwnPages | None = None,
+        self, home: Path, templates: Path | None = None, shared: "Pages | None" = None, own: OwnPages | None = None
     ) -> None:
         """Reads nothing yet. `templates` are seeds other than the shipped ones.
 

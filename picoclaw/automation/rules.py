@@ -315,10 +315,7 @@ def _split_rules(text: str) -> Iterator[_RuleLines]:
 
 
 _QUOTED = pattern(r"""\"{3}|'{3}|"(?:[^"\\]|\\.)*"|'[^']*'|#""")
-_TEXT_ENDS = {
-    '"""': pattern(r'(?:[^"\\]|\\.|"(?!""))*"{3}"?"?'),
-    "'''": pattern(r"(?:[^']|'(?!''))*'{3}'?'?"),
-}
+_TEXT_ENDS = {'"""': pattern(r'(?:[^"\\]|\\.|"(?!""))*"{3}"?"?'), "'''": pattern(r"(?:[^']|'(?!''))*'{3}'?'?")}
 
 
 def _find_open_quotes(line: str, quotes: str) -> str:

@@ -130,10 +130,7 @@ def turn_to_json(turn: Turn, reply: str, *, simulated: bool) -> dict[str, Any]:
             "tools": [
                 {"name": r.name, "arguments": r.arguments, "result": r.result, "ms": round(r.ms, 3)} for r in turn.tools
             ],
-            "usage": {
-                "prompt_tokens": turn.usage.prompt_tokens,
-                "completion_tokens": turn.usage.completion_tokens,
-            },
+            "usage": {"prompt_tokens": turn.usage.prompt_tokens, "completion_tokens": turn.usage.completion_tokens},
             "stopped": turn.stopped,
         },
         "provider": turn.provider,

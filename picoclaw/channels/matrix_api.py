@@ -187,7 +187,7 @@ def _parse_answer(answer: ApiAnswer) -> dict[str, Any]:
     if not isinstance(told, dict):
         if answer.data.lstrip()[:1] == b"<" and not is_broken:
             raise Unreachable(
-                "a web page answered instead of the Matrix server: check homeserver, or the network wants a login",
+                "a web page answered instead of the Matrix server: check homeserver, or the network wants a login"
             )
         raise Unreachable(f"{_SERVICE}'s answer (HTTP {answer.status}) is not one of its API", unsure=True)
     if answer.status == OK:

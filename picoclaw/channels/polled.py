@@ -17,13 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from picoclaw.channels.attachments import (
-    Downloads,
-    IncomingFile,
-    check_room,
-    make_file_name,
-    save_file,
-)
+from picoclaw.channels.attachments import Downloads, IncomingFile, check_room, make_file_name, save_file
 from picoclaw.channels.channel import (
     ApprovalWord,
     ChannelStatus,
@@ -342,13 +336,7 @@ class QuotedMessage(NamedTuple):
 
 
 def format_arrival(
-    wording: Templates,
-    text: str,
-    *,
-    notes: Sequence[str],
-    late: float,
-    strange: str,
-    quotes: Sequence[QuotedMessage],
+    wording: Templates, text: str, *, notes: Sequence[str], late: float, strange: str, quotes: Sequence[QuotedMessage]
 ) -> tuple[str, tuple[str, ...]]:
     """Put beside a text what it does not say itself, and name what of it is not the person's word.
 

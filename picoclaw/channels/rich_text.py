@@ -170,11 +170,7 @@ def _find_tokens(line: str) -> Iterator[tuple[int, int, re.Match[str], int]]:
 
 
 def _match_pair(
-    line: str,
-    token: re.Match[str],
-    pieces: list[str],
-    looks: list[tuple[str, int, int, str]],
-    opened: dict[str, int],
+    line: str, token: re.Match[str], pieces: list[str], looks: list[tuple[str, int, int, str]], opened: dict[str, int]
 ) -> None:
     """Close what such a mark has opened, or open it; those opened in between are none."""
     mark = token["mark"]

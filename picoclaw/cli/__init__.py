@@ -106,10 +106,7 @@ GROUPS = {
             "list, add and change agents, each with its own pages, notes, tools and model",
             'picoclaw agents add garden --description "knows the greenhouse"',
         ),
-        "teams": (
-            "let agents give tasks to each other, alone or as a team",
-            "picoclaw teams link default garden",
-        ),
+        "teams": ("let agents give tasks to each other, alone or as a team", "picoclaw teams link default garden"),
     },
     "Look inside": {
         "tools": ("list the tools that the agent has on this board", "picoclaw tools"),

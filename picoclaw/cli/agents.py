@@ -51,9 +51,9 @@ def add_agents_options(parser: Parser) -> None:
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
     for word in ("add", "edit", "remove", "summon", "pages"):
-        words[word].add_argument("key", metavar="KEY", help="small letters, digits and _, such as garden")
+        words[word].add_argument("key", help="small letters, digits and _, such as garden")
     for word in ("add", "edit"):
-        words[word].add_argument("--name", metavar="NAME", help="its display name")
+        words[word].add_argument("--name", help="its display name")
         words[word].add_argument("--description", metavar="TEXT", help="its purpose, in a sentence")
         words[word].add_argument("--model", metavar="NAME", help="the NAME of a [models.NAME]; '' for [model]")
         words[word].add_argument(
@@ -72,7 +72,7 @@ def add_agents_options(parser: Parser) -> None:
     words["summon"].add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
     words["summon"].add_flag("--yes", help="write the model's text without asking")
     words["summon"].add_flag("--dry-run", help="print the diff and write nothing")
-    words["pages"].add_argument("page", nargs="?", default="", metavar="PAGE", help="such as USER.md")
+    words["pages"].add_argument("page", nargs="?", default="", help="such as USER.md")
     words["pages"].add_argument(
         "--as", dest="person", metavar="NAME", default="", help="whose: a name of `picoclaw people`"
     )
@@ -249,7 +249,7 @@ def add_teams_options(parser: Parser) -> None:
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
     for word in ("add", "edit", "remove"):
-        words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as house")
+        words[word].add_argument("name", help="small letters, digits and _, such as house")
     for word in ("add", "edit"):
         words[word].add_argument("--lead", metavar="KEY", help="the agent that gives the others their tasks")
         words[word].add_argument(

@@ -140,8 +140,8 @@ def add_rules_options(parser: Parser) -> None:
     for word in (parser, *words.values()):
         add_board_option(word)
     for name in ("explain", "remove"):
-        words[name].add_argument("name", metavar="NAME")
-    words["log"].add_argument("name", metavar="NAME", nargs="?", default="", help="of one rule only")
+        words[name].add_argument("name")
+    words["log"].add_argument("name", nargs="?", default="", help="of one rule only")
     count, most = f"how many (default {_DEFAULT_RECORDS})", parse_count(1, MAX_FIRINGS)
     words["log"].add_argument("-n", metavar="LINES", type=most, default=_DEFAULT_RECORDS, help=count)
 

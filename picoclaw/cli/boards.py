@@ -43,18 +43,14 @@ def add_fleet_options(parser: Parser) -> None:
             "forget": "unpair a board",
         }
     )
-    words["pair"].add_argument(
-        "code", nargs="?", default="", metavar="CODE", help="the code that the other board has printed"
-    )
-    words["read"].add_argument("board", metavar="BOARD", help="its name or number")
-    words["read"].add_argument(
-        "sensor", nargs="?", default="", metavar="SENSOR", help="one of its sensors (default: all)"
-    )
-    words["ask"].add_argument("board", metavar="BOARD", help="its name or number")
-    words["ask"].add_argument("question", metavar="QUESTION", help="a question for its agent")
-    words["grant"].add_argument("board", metavar="BOARD", help="its name or number")
+    words["pair"].add_argument("code", nargs="?", default="", help="the code that the other board has printed")
+    words["read"].add_argument("board", help="its name or number")
+    words["read"].add_argument("sensor", nargs="?", default="", help="one of its sensors (default: all)")
+    words["ask"].add_argument("board", help="its name or number")
+    words["ask"].add_argument("question", help="a question for its agent")
+    words["grant"].add_argument("board", help="its name or number")
     words["grant"].add_argument("questions", type=int, metavar="N", help="questions an hour; 0 takes it back")
-    words["forget"].add_argument("board", metavar="BOARD", help="its name or number")
+    words["forget"].add_argument("board", help="its name or number")
 
 
 def run_fleet(given: Options) -> int:

@@ -41,7 +41,7 @@ def add_page_options(parser: Parser) -> None:
         "--as", dest="person", metavar="NAME", default="", help="who will enter it: a name of `picoclaw people`"
     )
     words["token"].add_argument("what", nargs="?", choices=("list", "add", "revoke"), default="list")
-    words["token"].add_argument("name", nargs="?", default="", metavar="NAME", help="its name, such as ada or hall")
+    words["token"].add_argument("name", nargs="?", default="", help="its name, such as ada or hall")
     words["token"].add_flag("--owner", help="its bearer counts as you in person, and may type /yes")
 
 
@@ -132,14 +132,14 @@ def add_people_options(parser: Parser) -> None:
     words = parser.add_words(purposes)
     words["list"].add_flag("--json", help="print JSON")
     for word in ("add", "edit", "remove"):
-        words[word].add_argument("name", metavar="NAME", help="small letters, digits and _, such as ada")
+        words[word].add_argument("name", help="small letters, digits and _, such as ada")
     for word in ("add", "edit"):
         words[word].add_argument("--role", choices=get_args(PersonRole), help="default: member")
         words[word].add_argument("--telegram", type=int, metavar="NUMBER", help="their number at Telegram")
         words[word].add_argument("--matrix", metavar="NAME", help="their name at Matrix, such as @ada:example.org")
         words[word].add_argument("--terminal", metavar="LOGIN", help="their login name on this machine")
         words[word].add_argument("--agent", metavar="KEY", help="the agent that answers in a new chat of theirs")
-        words[word].add_argument("--language", metavar="LANGUAGE", help="their language, such as de")
+        words[word].add_argument("--language", help="their language, such as de")
         words[word].add_argument(
             "--zone", dest="time_zone", metavar="ZONE", help="their time zone, such as Europe/Berlin"
         )
@@ -194,7 +194,7 @@ def add_telegram_options(parser: Parser) -> None:
     words["pair"].add_argument(
         "--as", dest="person", metavar="NAME", default="", help="who will send it: a name of `picoclaw people`"
     )
-    words["forget"].add_argument("number", type=int, metavar="NUMBER", help="as status prints it")
+    words["forget"].add_argument("number", type=int, help="as status prints it")
 
 
 def run_telegram(given: Options) -> int:
@@ -298,7 +298,7 @@ def add_matrix_options(parser: Parser) -> None:
     words["pair"].add_argument(
         "--as", dest="person", metavar="NAME", default="", help="who will send it: a name of `picoclaw people`"
     )
-    words["login"].add_argument("user", metavar="USER", help="the board's account: @pico:example.org")
+    words["login"].add_argument("user", help="the board's account: @pico:example.org")
     words["login"].add_argument(
         "--server", metavar="URL", default="", help="its homeserver, if the domain does not say"
     )
@@ -306,7 +306,7 @@ def add_matrix_options(parser: Parser) -> None:
         "--password-from", metavar="FILE", help="a file with its password; - for standard input"
     )
     words["status"].add_flag("--json", help="print JSON")
-    words["forget"].add_argument("user", metavar="USER", help="as status prints it")
+    words["forget"].add_argument("user", help="as status prints it")
 
 
 def run_matrix(given: Options) -> int:

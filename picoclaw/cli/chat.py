@@ -52,10 +52,7 @@ def options(parser: Parser) -> None:
         help="the agent to talk to, in its own conversation: see `picoclaw agents`",
     )
     parser.add_argument(
-        "--on",
-        metavar="USER",
-        default="",
-        help="talk to the picoclaw that this user of the machine runs",
+        "--on", metavar="USER", default="", help="talk to the picoclaw that this user of the machine runs"
     )
     parser.add_flag("--json", help="with -m: print the whole turn as JSON")
     add_board_option(parser)

@@ -138,11 +138,7 @@ def confirm(question: str) -> bool:
 
 @contextmanager
 def open_app(
-    options: Options,
-    ask: Callable[[str], bool] | None = None,
-    *,
-    make: bool = True,
-    agent: bool = False,
+    options: Options, ask: Callable[[str], bool] | None = None, *, make: bool = True, agent: bool = False
 ) -> "Iterator[App]":
     """Build the app for a verb and take it apart afterwards.
 

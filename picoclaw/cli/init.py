@@ -57,7 +57,7 @@ def add_init_options(parser: Parser) -> None:
     )
     parser.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
     parser.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
-    parser.add_argument("--zone", metavar="ZONE", default="", help="where you live: Europe/Berlin, or a city")
+    parser.add_argument("--zone", default="", help="where you live: Europe/Berlin, or a city")
     parser.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
     parser.add_argument("--telegram-allow", metavar="ID", type=int, repeats=True, help="who may talk to the bot")
     parser.add_argument("--matrix-server", metavar="URL", default="", help="the Matrix server of the board's account")

@@ -63,10 +63,7 @@ def run_check(given: Options) -> int:
 
 def add_backup_options(parser: Parser) -> None:
     parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        help="the file to write; - for standard output (default: picoclaw-DATE.tar.gz)",
+        "file", nargs="?", help="the file to write; - for standard output (default: picoclaw-DATE.tar.gz)"
     )
     parser.add_flag("--without-secrets", help="leave out secrets.toml and the fleet's key")
     parser.add_flag("--check", help="check that FILE is a complete backup")
@@ -96,7 +93,7 @@ def run_backup(given: Options) -> int:
 
 
 def add_restore_options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file made by `picoclaw backup`")
+    parser.add_argument("file", help="a file made by `picoclaw backup`")
     parser.add_flag("--yes", help="do not ask")
 
 
@@ -128,9 +125,7 @@ _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 
 
 def add_update_options(parser: Parser) -> None:
-    parser.add_argument(
-        "source", nargs="?", metavar="SOURCE", help="a wheel, a folder or a name for pip (default: as installed)"
-    )
+    parser.add_argument("source", nargs="?", help="a wheel, a folder or a name for pip (default: as installed)")
     parser.exclude("--check", "--back", "--keep")
     parser.add_flag("--check", help="install and test the new version, but do not use it")
     parser.add_flag("--back", help="return to the version before")

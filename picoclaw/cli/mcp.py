@@ -45,16 +45,16 @@ def options(parser: Parser) -> None:
         }
     )
     add_board_option(words["serve"])
-    words["add"].add_argument("name", metavar="NAME", help="what you call it: small letters, digits and _")
+    words["add"].add_argument("name", help="what you call it: small letters, digits and _")
     words["add"].add_argument(
         "target", nargs="+", metavar="URL or COMMAND", help="its address, or -- and the program with its arguments"
     )
-    words["add"].add_argument("--tool", repeats=True, metavar="TOOL", help="use this tool alone; can be given again")
+    words["add"].add_argument("--tool", repeats=True, help="use this tool alone; can be given again")
     words["add"].add_argument("--folder", repeats=True, metavar="PATH", help="a folder that it may read")
     words["add"].add_argument("--write", repeats=True, metavar="PATH", help="a folder that it may read and change")
     words["add"].add_flag("--network", help="it may use the network")
     for word in ("agree", "login", "remove"):
-        words[word].add_argument("name", metavar="NAME", help="the server's name in config.toml")
+        words[word].add_argument("name", help="the server's name in config.toml")
 
 
 def run(given: Options) -> int:

@@ -40,7 +40,7 @@ def options(parser: Parser) -> None:
     words = parser.add_words(purposes, required=True)
     find = words["search"]
     find.add_argument("query", metavar="WORD", nargs="+")
-    find.add_argument("-n", type=parse_count(1, 100), default=6, metavar="N", help="at most this many (default 6)")
+    find.add_argument("-n", type=parse_count(1, 100), default=6, help="at most this many (default 6)")
     lowest = "the score from which on a hit is certain (default min_score in config.toml)"
     find.add_argument("--least", type=_parse_score, metavar="X", help=lowest)
     words["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
@@ -280,9 +280,6 @@ _SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
     "check": ("compare the index with the notes and repair it; exit code 1 if a problem remains", _check_index),
     "dream": ("tidy MEMORY.md and the open tasks now, as every night", _dream),
     "review": ("compare the open tasks with the notes now, as every hour", _review),
-    "dreams": (
-        "list dreams, earlier versions of MEMORY.md, and corrections of notes",
-        _list_dreams,
-    ),
+    "dreams": ("list dreams, earlier versions of MEMORY.md, and corrections of notes", _list_dreams),
     "restore": ("restore an earlier version of MEMORY.md or of a note; the present one is kept", _restore),
 }

@@ -251,7 +251,6 @@ def add_usage_options(parser: Parser) -> None:
         "--days",
         type=parse_days(1, RETENTION_DAYS),
         default=_DEFAULT_DAYS,
-        metavar="DAYS",
         help=f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
     )
     parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="group by (default: day)")

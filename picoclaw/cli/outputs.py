@@ -42,8 +42,8 @@ def options(parser: Parser) -> None:
     add_board_option(parser)
     words = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("set", "off", "arm", "disarm"):
-        words[name].add_argument("name", metavar="NAME")
-    words["set"].add_argument("level", metavar="LEVEL", help="on, off or percent")
+        words[name].add_argument("name")
+    words["set"].add_argument("level", help="on, off or percent")
     words["set"].add_argument(
         "seconds",
         metavar="TIME",

@@ -53,7 +53,7 @@ def add_policy_options(parser: Parser) -> None:
     }
     words = parser.add_words(purposes)
     explain = words["explain"]
-    explain.add_argument("tool", metavar="TOOL")
+    explain.add_argument("tool")
     explain.add_argument(
         "arguments", metavar="JSON", nargs="?", default="{}", help=f"the arguments as a JSON object, such as {_EXAMPLE}"
     )

@@ -28,13 +28,13 @@ def options(parser: Parser) -> None:
     add = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
     for name in ("list", "search", "export"):
         add[name].add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
-    add["show"].add_argument("number", type=int, metavar="NUMBER", help="as the list prints it")
+    add["show"].add_argument("number", type=int, help="as the list prints it")
     add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument("-n", type=number, default=20, metavar="N", help="at most this many (default 20)")
+    add["search"].add_argument("-n", type=number, default=20, help="at most this many (default 20)")
     add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (default all)")
     add["export"].add_flag("--jsonl", help="as JSON Lines, complete")
     add["prune"].add_argument(
-        "--days", type=parse_days(1, 1_000_000), metavar="DAYS", help="older than this: 30, 30d, 4w (default keep_days)"
+        "--days", type=parse_days(1, 1_000_000), help="older than this: 30, 30d, 4w (default keep_days)"
     )
     add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond this many megabytes (default keep_mb)")
     add["prune"].add_flag("--dry-run", help="only print how much would be deleted")

@@ -59,20 +59,20 @@ def options(parser: Parser) -> None:
     for word in words.values():
         add_board_option(word)
     words["list"].add_flag("--json", help="print the list as JSON")
-    words["show"].add_argument("name", metavar="NAME")
+    words["show"].add_argument("name")
     words["search"].add_argument("query", metavar="WORD", nargs="+")
     for name, what in (("grant", "may use it"), ("revoke", "may use it no longer")):
-        words[name].add_argument("name", metavar="NAME")
+        words[name].add_argument("name")
         words[name].add_argument("--person", metavar="NAME", default="", help=f"the member of [people] who {what}")
         words[name].add_argument("--agent", metavar="KEY", default="", help=f"the agent of [agents] that {what}")
     words["revoke"].add_flag("--everyone", help="revoke only what `publish` has granted")
-    words["publish"].add_argument("name", metavar="NAME")
+    words["publish"].add_argument("name")
     for name in ("agree", "decline"):
-        words[name].add_argument("name", metavar="NAME")
+        words[name].add_argument("name")
         words[name].add_argument(
             "--from", dest="origin", metavar="BOARD", default="", help="the board, if several offer one"
         )
-    words["check"].add_argument("path", metavar="PATH", nargs="?", default="", help="one skill or a folder of them")
+    words["check"].add_argument("path", nargs="?", default="", help="one skill or a folder of them")
 
 
 def run(given: Options) -> int:

@@ -42,7 +42,7 @@ def run_tools(given: Options) -> int:
 
 
 def add_sensors_options(parser: Parser) -> None:
-    parser.add_argument("sensor", metavar="SENSOR", nargs="?", default="", help="such as greenhouse; default: all")
+    parser.add_argument("sensor", nargs="?", default="", help="such as greenhouse; default: all")
     parser.add_flag("--json", help="print each value with its unit, source and time")
     add_board_option(parser)
 
@@ -72,7 +72,7 @@ def run_sensors(given: Options) -> int:
 
 
 def add_tool_options(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name")
     parser.add_argument(
         "arguments",
         metavar="JSON",

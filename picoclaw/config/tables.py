@@ -410,8 +410,7 @@ class AgentConfig:
         field(default_factory=lambda: ["*"])
     )
     then: Annotated[
-        list[str],
-        'models to ask if its own fails, in this order: names of [models.NAME], or "model" for [model]',
+        list[str], 'models to ask if its own fails, in this order: names of [models.NAME], or "model" for [model]'
     ] = field(default_factory=list)
     steps: Annotated[int, Span(0, 1000), "model calls with tools in one of its turns; 0: as under [limits]"] = 0
     seconds: Annotated[float, Span(0, 86_400), "seconds that one of its turns may take; 0: as under [limits]"] = 0.0

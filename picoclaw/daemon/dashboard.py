@@ -205,10 +205,7 @@ class DaemonBackend:
         found = rules.load_rules(self._config.home, self._now(), str(self._zone() or ""))
         rows = [
             ListRow(
-                name,
-                rules.explain_rule(one).removeprefix(f"{name}: "),
-                command="/rule",
-                paused=not one.written.enabled,
+                name, rules.explain_rule(one).removeprefix(f"{name}: "), command="/rule", paused=not one.written.enabled
             )
             for name, one in found.rules.items()
         ]

@@ -390,10 +390,7 @@ _I2C_ERRORS = _COMMON_ERRORS | {
     errno.EREMOTEIO: _NO_ANSWER,
     errno.ENXIO: _NO_ANSWER,
     errno.EBUSY: (BusFault, "is in use by a kernel driver: read it with sensor_read instead"),
-    errno.ETIMEDOUT: (
-        BusFault,
-        "timed out: SDA or SCL may be held low; check the wiring, then power-cycle the part",
-    ),
+    errno.ETIMEDOUT: (BusFault, "timed out: SDA or SCL may be held low; check the wiring, then power-cycle the part"),
     errno.EIO: (BusFault, "reported an I/O error: check the wiring, the cable length and the pull-ups"),
 }
 _FILE_ERRORS = _COMMON_ERRORS | {

@@ -25,13 +25,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.mcp import MAX_MESSAGE_BYTES, META, McpError, RpcError, ServerGone, Wire, get_list, get_object
 from picoclaw.messages import Stop
 from picoclaw.records import dataclass, field
-from picoclaw.security.sandbox import (
-    RunningCommand,
-    SandboxCommand,
-    SandboxLayout,
-    build_environment,
-    start_command,
-)
+from picoclaw.security.sandbox import RunningCommand, SandboxCommand, SandboxLayout, build_environment, start_command
 
 START_S = 60.0
 """Seconds that a server has to start: a package that is run for the first time compiles itself."""
@@ -139,11 +133,7 @@ class McpClient:
 
     def _greet(self, stop: Stop) -> None:
         """Shake hands; a server that knows no handshake is asked without one."""
-        params = {
-            "protocolVersion": mcp.HANDSHAKE_VERSIONS[0],
-            "capabilities": {},
-            "clientInfo": mcp.IDENTITY,
-        }
+        params = {"protocolVersion": mcp.HANDSHAKE_VERSIONS[0], "capabilities": {}, "clientInfo": mcp.IDENTITY}
         try:
             said = self._exchange("initialize", params, stop, START_S)
             self.version = str(said.get("protocolVersion"))

@@ -871,11 +871,7 @@ def find_words(text: str, words: Iterable[str]) -> list[str]:
 
 
 def make_snippet(
-    text: str,
-    start: int,
-    words: Mapping[str, float],
-    most: int = _MAX_SNIPPET_CHARS,
-    shares: Sequence[float] = (),
+    text: str, start: int, words: Mapping[str, float], most: int = _MAX_SNIPPET_CHARS, shares: Sequence[float] = ()
 ) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 

@@ -56,7 +56,7 @@ _SECRET_FORMATS: Mapping[tuple[str, ...], re.Pattern[str]] = {
         # In a lookahead, because what it has found is not gone through again in every other way.
         r"(?=(?P<headers>(?:\\[nr]|\s|[A-Za-z-]{1,20}: (?:(?!-----BEGIN)[^\n\\]){1,80})*))(?P=headers)"
         r"(?:[A-Za-z0-9+/=]{16,}(?:\\[nr]|\s)*)+"
-        r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?",
+        r"(?:(?:[A-Za-z0-9+/=]{1,15}(?:\\[nr]|\s)*)?-----END [A-Z0-9 ]{0,40}-----)?"
     ),
     ("bearer",): pattern(r"(?i:(?P<kept>\bbearer\s{1,3}))(?P<value>(?=[\w.~+/-]*\d)[\w.~+/-]{12,}=*)"),
     ("basic ",): pattern(r"(?i:(?P<kept>authorization[\"']?\s?[:=]\s?[\"']?basic ))(?P<value>[A-Za-z0-9+/]{8,}={0,2})"),
@@ -67,7 +67,7 @@ _SECRET_FORMATS: Mapping[tuple[str, ...], re.Pattern[str]] = {
     ),
     ("://",): pattern(r"(?P<kept>://[^\s/:@\"'<>]{0,64}:)(?P<value>[^\s/@\"'<>]{1,200})(?=@)"),
     ("key", "token", "secret", "pass", "kennwort", "psk", "pwd", "pw"): pattern(
-        rf"(?P<kept>(?i:(?P<name>{_LABEL_PATTERN}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}",
+        rf"(?P<kept>(?i:(?P<name>{_LABEL_PATTERN}))\\?[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}\\?){_VALUE}"
     ),
 }
 """Formats of secrets by their hints: every text that has one contains one of these, in lower case.

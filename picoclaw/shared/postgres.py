@@ -56,13 +56,7 @@ from picoclaw.shared.store import (
 )
 
 SCHEMA = "picoclaw."
-_RECORD_TYPES = {
-    "text": "text",
-    "int": "bigint",
-    "real": "double precision",
-    "bool": "boolean",
-    "uuid": "uuid",
-}
+_RECORD_TYPES = {"text": "text", "int": "bigint", "real": "double precision", "bool": "boolean", "uuid": "uuid"}
 _CHUNK_TYPES = (
     'document_id uuid, start bigint, "end" bigint, heading text, text text, words text, model text, vector text'
 )

@@ -232,13 +232,7 @@ _FIRST_TABLES = {
     " estimated int, money real, cached int, reasoning int",
 }
 _FIRST_COLUMNS = "id uuid, agent_id uuid, board text, at real, deleted bool, digest text"
-_TYPES = {
-    "text": 'text COLLATE "C"',
-    "int": "bigint",
-    "real": "double precision",
-    "bool": "boolean",
-    "uuid": "uuid",
-}
+_TYPES = {"text": 'text COLLATE "C"', "int": "bigint", "real": "double precision", "bool": "boolean", "uuid": "uuid"}
 
 
 def create_tables(prefix: str, types: Mapping[str, str], changed: str, options: str = "") -> str:

@@ -285,14 +285,7 @@ class Approvals(Table):
             state = "running" if yes else "refused"
             connection.execute(
                 "UPDATE approvals SET state = ?, answered_by = ?, outcome = ?, process = ?, answered = ? WHERE id = ?",
-                (
-                    state,
-                    by,
-                    "" if yes else "the owner said no",
-                    get_process_identity(),
-                    now,
-                    number,
-                ),
+                (state, by, "" if yes else "the owner said no", get_process_identity(), now, number),
             )
             return found._replace(state=cast("ApprovalState", state), answered_by=by, outcome="")
 

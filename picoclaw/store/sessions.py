@@ -435,13 +435,7 @@ class Sessions(Table):
     def spend(self, key: str, provider: str, usage: Usage, at: datetime) -> None:
         """Count the tokens of what was asked for a chat and is not kept as a turn."""
         if usage.total:
-            row = (
-                at.date().isoformat(),
-                key,
-                provider,
-                usage.prompt_tokens,
-                usage.completion_tokens,
-            )
+            row = (at.date().isoformat(), key, provider, usage.prompt_tokens, usage.completion_tokens)
             self._database.write(_ADD_SPENT_TOKENS, *row)
 
     def flushed(self, key: str) -> int:

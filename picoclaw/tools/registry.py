@@ -116,11 +116,7 @@ class Tool:
         return self.function(**arguments, **extra)
 
     def definition(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "description": self.description,
-            "parameters": build_json_schema(self.parameters),
-        }
+        return {"name": self.name, "description": self.description, "parameters": build_json_schema(self.parameters)}
 
 
 def collect_tools(group: object) -> Iterable[Tool]:

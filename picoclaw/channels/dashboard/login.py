@@ -56,10 +56,7 @@ class Visitor(NamedTuple):
 
 class Logins:
     def __init__(
-        self,
-        home: Path,
-        wall: Callable[[], float] = time.time,
-        people: Mapping[str, PersonConfig] | None = None,
+        self, home: Path, wall: Callable[[], float] = time.time, people: Mapping[str, PersonConfig] | None = None
     ) -> None:
         """`wall()` gives seconds since 1970; the `people` are those who may log in besides the owner."""
         self._home, self._path, self._wall, self._people = home, home / LOGINS_FILE, wall, people or {}

@@ -367,11 +367,7 @@ class HookReceiver:
             if not number:
                 refuse(503, "it could not be kept; send it again")
             if asked and pending and pending.wait_end(min(int(asked[1]), _MAX_WAIT_S)) and pending.turn:
-                return {
-                    "number": number,
-                    "ok": pending.is_fine,
-                    "answer": HEARTBEAT_OK if pending.is_fine else "",
-                }
+                return {"number": number, "ok": pending.is_fine, "answer": HEARTBEAT_OK if pending.is_fine else ""}
         finally:
             if pending:
                 self._programs.close(pending)

@@ -245,10 +245,7 @@ _EXCLUSIVE = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 class SimLines:
     def __init__(
-        self,
-        lines: Sequence[SimLine],
-        state: Path | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
+        self, lines: Sequence[SimLine], state: Path | None = None, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         """Make the lines; `clock` gives nanoseconds.
 

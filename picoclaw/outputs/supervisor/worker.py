@@ -21,14 +21,7 @@ from picoclaw.files import explain_os_error
 from picoclaw.hw.board import Board
 from picoclaw.outputs import config
 from picoclaw.outputs.config import OutputConfig, format_level
-from picoclaw.outputs.limits import (
-    LimitContext,
-    OutputRequest,
-    Refusal,
-    SensorSample,
-    check_limits,
-    resolve_seconds,
-)
+from picoclaw.outputs.limits import LimitContext, OutputRequest, Refusal, SensorSample, check_limits, resolve_seconds
 from picoclaw.outputs.supervisor import LONGEST_LINE, STOP_FILE
 from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputDrivers, OutputPlan, SampleSource, StopButtonInput
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function, read_trusted_time
