@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Self
@@ -74,6 +75,11 @@ class Person:
     def __init__(self, home, *words, columns=80, **more) -> None:
         self.seen = ""
         self._screen, terminal = pty.openpty()
+        settings = termios.tcgetattr(terminal)
+        settings[3] = (
+            settings[3] & ~termios.ECHOCTL | termios.NOFLSH
+        )  # Ctrl-C throws away what a slow test has not read, and is shown in the middle of it
+        termios.tcsetattr(terminal, termios.TCSANOW, settings)
         wide = environment(home, TERM="xterm", COLUMNS=str(columns), **more)
         self._process = STARTER.start(words, wide, [terminal] * 3, terminal=True)
         os.close(terminal)
