@@ -76,9 +76,8 @@ class Person:
         self.seen = ""
         self._screen, terminal = pty.openpty()
         settings = termios.tcgetattr(terminal)
-        settings[3] = (
-            settings[3] & ~termios.ECHOCTL | termios.NOFLSH
-        )  # Ctrl-C throws away what a slow test has not read, and is shown in the middle of it
+        # Ctrl-C would throw away what a slow test has not read yet, and be shown as two characters in the middle of a text
+        settings[3] = settings[3] & ~termios.ECHOCTL | termios.NOFLSH
         termios.tcsetattr(terminal, termios.TCSANOW, settings)
         wide = environment(home, TERM="xterm", COLUMNS=str(columns), **more)
         self._process = STARTER.start(words, wide, [terminal] * 3, terminal=True)
@@ -95,6 +94,9 @@ class Person:
     def types(self, text):
         os.write(self._screen, text.encode())
 
+    def _read(self):
+        self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace").replace("\x03", "")
+
     def sees(self, text, seconds=60):
         """Wait for a text after what was seen before; returns everything up to and with it."""
         until = time.monotonic() + seconds
@@ -103,7 +105,7 @@ class Person:
             assert left > 0, f"{text!r} did not appear in {self.seen!r}"
             if select.select([self._screen], [], [], left)[0]:
                 try:
-                    self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace")
+                    self._read()
                 except OSError:
                     assert text in self.seen, f"{text!r} did not appear before the end of {self.seen!r}"
         before, found, self.seen = self.seen.partition(text)
@@ -117,7 +119,7 @@ class Person:
                 return code
             if select.select([self._screen], [], [], 0.05)[0]:
                 try:
-                    self.seen += os.read(self._screen, 65_536).decode("utf-8", "replace")
+                    self._read()
                 except OSError:
                     time.sleep(0.05)
         raise AssertionError("it did not end")
