@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 
 MIN_SCORE, MIN_TOPIC_SCORE = 0.79, 0.7
 """From which on what the matcher makes of a sentence is believed without a model."""
+_MIN_SHARE, _MIN_ASKED = 0.1, 0.5
+"""From which on a topic admits the verbs of an order, and of a question."""
 
 _SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
 _ANSWER_TOKENS = 300
@@ -256,24 +258,27 @@ class SmallProvider:
     def _names_output(self, wish: str) -> bool:
         return bool(self._matcher.list_names(wish, "output") or self._switch(wish, "off"))
 
-    def _switch(self, wish: str, how: str = "") -> "IntentMatch | None":
-        """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order."""
+    def _switch(self, wish: str, how: str = "", to: str = "") -> "IntentMatch | None":
+        """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order. `to` is what a model made of it."""
+        whole = wish
         # "I can't see a thing, ten minutes of light please"
         if not how and says("no_order", wish) and not says("condition", wish):
             clauses = PATTERNS["clause"].split(wish)
             wish = next((one for one in clauses if self._matcher.list_names(one, "output") or says("lamp", one)), wish)
         wish = PATTERNS["unit_behind"].sub(" ", wish)
-        names, lasts = self._matcher.list_names(wish, "output"), says("lasts", wish)
+        names, lasts = self._matcher.list_names(wish, "output"), says("lasts", whole if to else wish)
         if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
             names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
         named = names[0] if len(names) == 1 else ""
-        is_off = bool(how or says("no_more", wish))
+        is_off = bool(how or says("no_more", wish)) or (to == "off")
         lasts = None if is_off else lasts
         if says("off", wish) and lasts:
             return None  # "off for ten minutes" is no order to be on
         is_off = is_off or bool(says("off", wish))
         is_ordered = how or not says("no_order", PATTERNS["longest"].sub("", PATTERNS["no_more"].sub("", wish)))
-        if not named or not is_ordered or not (is_off or lasts or says("longest", wish)):
+        if to and not lasts and any(map(str.isdigit, whole)):
+            return None  # a number is not dropped silently
+        if not named or not is_ordered or not (is_off or lasts or to or says("longest", wish)):
             return None
         # "two hour and half", "90 minuts"
         length = lasts[0].lower().replace("minuts", "minutes").replace("and half", "and a half") if lasts else ""
@@ -284,10 +289,11 @@ class SmallProvider:
 
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
-        is_denied = says("no_act", wish)
-        if not is_denied and "output" in self._offered(request) and self._switch(wish):
+        is_denied, offered = says("no_act", wish), self._offered(request)
+        if not is_denied and "output" in offered and self._switch(wish):
             return ("switch",)
-        verbs = select_verbs(wish, self._offered(request))
+        least = _MIN_SHARE if read_form(wish) == "order" or says("asks_politely", wish) else _MIN_ASKED
+        verbs = select_verbs(wish, offered, self._matcher.list_topics(wish, least))
         if is_denied or says("shows", wish):
             verbs = tuple(verb for verb in verbs if verb in LOOKS_UP)
         if self._unsure:  # of a sensor, or of a note
@@ -364,7 +370,7 @@ class SmallProvider:
         if found := self._match_looking(wish, request):
             return found
         # talk would seem to switch
-        return self._prompts["small_cannot"] if self._matcher.list_names(wish, "output") else None
+        return self._prompts["small_cannot"] if is_question(wish) and self._matcher.list_names(wish, "output") else None
 
     def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
@@ -715,8 +721,15 @@ class SmallProvider:
             yield from self._say(said, asked, is_cut=is_cut)
             return
         try:
-            if verb == "switch" and (match := self._switch(self._wish)):
-                yield self._make_call(match.tool, match.arguments)
+            if verb == "switch":
+                is_remark, to = read_form(self._wish) == "remark", str(given.get("to", ""))
+                match = self._switch(self._wish) or (
+                    None if is_remark or self._is_guess else self._switch(self._wish, to=to)
+                )
+                yield from [self._make_call(match.tool, match.arguments)] if match else self._give_up()
+                return
+            if self._is_guess and verb not in {*LOOKS_UP, *TIMED, *ACTS_ON_ROW}:  # which have checks of their own
+                yield from self._give_up()
                 return
             moment = self._matcher.read_moment(request.messages) if verb == "now" else ""
             made = moment or make_arguments(verb, given, self._wish)

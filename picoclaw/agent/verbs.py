@@ -54,6 +54,7 @@ VERBS: Mapping[str, tuple[str, str]] = {
 
 _ONLY = {verb: _compile(alternatives) for verb, alternatives in _WORDING["only"].items()}
 _CUES = {names: _compile_cues(words) for names, words in _WORDING["cues"].items()}
+_TOPICS = [(set(names.split()), set(verbs.split())) for verbs, names in _WORDING["topics"].items()]
 _FORMS = {name: _compile(alternatives) for name, alternatives in _WORDING["forms"].items()}
 PATTERNS = {name: _compile(alternatives) for name, alternatives in _WORDING["patterns"].items()}
 
@@ -129,14 +130,15 @@ def _leave_out(text: str) -> Collection[str]:
         if says("repeats", text)
         else TIMED - once
     )
+    left_out |= {"note"} if says("removes", text) else set()
     if says("processor", text):
         return left_out | {"measure", "past", "sensors"}
     is_past = says("trend", text) or (says("past", text) and not re.search(r"\bnow\b", text, re.IGNORECASE))
     return left_out | {"measure"} if is_past else left_out
 
 
-def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
-    """The verbs that the words of a message admit, of those whose tool is there; a cue with "?" says nothing of a remark."""
+def select_verbs(text: str, offered: Collection[str], topics: Collection[str] = ()) -> tuple[str, ...]:
+    """The verbs that the words of a message, or its topics, admit, of those whose tool is there; a cue with "?" says nothing of a remark."""
     form = read_form(text)
     if form == "talk":
         return ()
@@ -145,25 +147,22 @@ def select_verbs(text: str, offered: Collection[str]) -> tuple[str, ...]:
     told = (
         names.rstrip("?") for names, cue in _CUES.items() if cue.search(text) and (form != "remark" or "?" not in names)
     )
-    return _select_offered({verb for names in told for verb in names.split()} - {*_leave_out(text)}, offered)
+    found = {verb for names in told for verb in names.split()}
+    found = found.union(*(verbs for names, verbs in _TOPICS if not names.isdisjoint(topics)))
+    return _select_offered(found - {*_leave_out(text)}, offered)
 
 
 def widen_verbs(wish: str, verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
-    """The verbs that are named; where none is, a question may look anything up, and of an order its form says what it is."""
-    more: Collection[str] = ()
+    """What a model may choose among: the verbs that are named, else of an order all, whatever words it has; a question may look anything up."""
     form = read_form(wish)
-    if form == "talk" or set(verbs) - LOOKS_UP or (verbs and form == "question"):
-        pass
-    elif form == "question":
-        more = {*PLACES, "files"} | ({"board"} if says("yours", wish) else set())  # a model measures for anything
-    elif says("have_done", wish):
-        more = {"done_task"}
+    if form == "talk" or set(verbs) - LOOKS_UP or (verbs and form == "question" and count_cues(wish)):
+        more: Collection[str] = ()
     elif form == "remark":
-        more = TIMED if says("to_me", wish) else ()
+        more = {"done_task"} if says("have_done", wish) else TIMED if says("to_me", wish) else ()
+    elif form == "question" and not says("asks_politely", wish):
+        more = {*PLACES, "files"} | ({"board"} if says("yours", wish) else set())  # a model measures for anything
     else:
-        head, colon, _ = wish.partition(": ")
-        kept = {"add_task" if says("job", head) else "note"} if colon and not says("say_it", head) else set[str]()
-        more = {"cancel_reminder", "done_task"} | TIMED | kept
+        more = (LOOKS_UP if says("shows", wish) else {*VERBS}) - {"sum"}
     return _select_offered(({*more} | {*verbs}) - {*_leave_out(wish)}, offered)
 
 
@@ -180,7 +179,11 @@ def build_schema(verbs: Collection[str], *, with_words: bool = True) -> dict[str
     """The JSON schema of an answer: one of the verbs with its arguments, or words."""
 
     def describe(verb: str, arguments: str) -> dict[str, Any]:
-        kinds = {name: {"type": "number" if name == "minutes" else "string"} for name in arguments.split()}
+        kinds: dict[str, Any] = {
+            name: {"type": "number" if name == "minutes" else "string"} for name in arguments.split()
+        }
+        if "to" in kinds:
+            kinds["to"] = {"enum": ["on", "off"]}
         return {
             "type": "object",
             "properties": {"do": {"const": verb}, **kinds},

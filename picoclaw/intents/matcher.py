@@ -844,6 +844,10 @@ class IntentMatcher:
         shares = self._score(self._read(text))
         return shares[0][1] if shares and shares[0][0] >= MIN_TOPIC_SHARE else ""
 
+    def list_topics(self, text: str, least: float) -> set[str]:
+        """What a text may be about, each with the `least` share or more."""
+        return {topic for share, topic in self._score(self._read(text)) if share >= least}
+
     def _count_several(self, text: str, sure: float = SURE_PART) -> float:
         """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
         shares = self._score(self._read(text))

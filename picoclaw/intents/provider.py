@@ -123,6 +123,10 @@ class IntentProvider:
             name for name, what in self._declared().items() if what == kind and words.issuperset(_LETTERS.findall(name))
         ]
 
+    def list_topics(self, text: str, least: float) -> set[str]:
+        """See IntentMatcher.list_topics."""
+        return self._listen(text).list_topics(clean_text(text), least)
+
     def _listen(self, *texts: str) -> IntentMatcher:
         """Take the language of a text, else that of the texts before it, else the usual."""
         said = [clean_text(text) for text in texts]
