@@ -607,6 +607,22 @@ def test_what_orders_nothing_now_admits_no_switching(chat, tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    ("text", "chosen", "made"),
+    [
+        ("bring the lamp to life", verb("switch", to="on"), ["output"]),
+        ("bring the lamp to life, t = 90", verb("switch", to="on"), []),  # a number is not dropped
+        ("broken lamp again", verb("switch", to="on"), []),
+        ("put the hen into the shed", verb("note", text="the hen is in the shed"), []),
+        ("put the hen into the shed", verb("add_task", text="put the hen into the shed"), []),
+    ],
+)
+def test_an_act_that_no_cue_admits_needs_the_topic_beside_the_model(chat, tmp_path, text, chosen, made):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, _ = chat([chosen, say("Well."), say("Well.")], text)
+    assert [name for name, _ in calls(turn)] == made
+
+
+@pytest.mark.parametrize(
     ("text", "answers", "acts"),
     [
         ("I go to bed. Lamp out please, and remind me at 23:50 to lock the door.", [verb("switch")], ["off", "add"]),
@@ -879,7 +895,7 @@ def test_each_verb_is_a_call_that_the_tools_take(tmp_path, name):
             "change_note": "correct what you noted",
         }
         usual = f"{'every' if name in {'remind_daily', 'remind_weekly', 'remind_every'} else ''} remind tomorrow task file note my forget measure board 1+1"
-        assert name in select_verbs(said.get(name, usual), app.toolset.names)
+        assert name in select_verbs(said.get(name, usual), app.toolset.names, {"memory_forget"})
         found, _ = app.toolset._find(ToolCall("1", tool, arguments))
         assert found.name == tool
 

@@ -23,7 +23,6 @@ from picoclaw.agent.verbs import (
     TIMED,
     VERBS,
     build_schema,
-    count_cues,
     is_looked_up,
     is_question,
     make_arguments,
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
 
 MIN_SCORE, MIN_TOPIC_SCORE = 0.79, 0.7
 """From which on what the matcher makes of a sentence is believed without a model."""
-_MIN_SHARE, _MIN_ASKED = 0.1, 0.5
+_MIN_SHARE, _MIN_ASKED = 0.25, 0.5
 """From which on a topic admits the verbs of an order, and of a question."""
 
 _SMALL_TALK = {"clock", "thanks", "goodbye", "no_thanks"}
@@ -89,8 +88,6 @@ _FILE_CHANGES = ("take_off", "in_file_change", "change", "says_wrong", "says_not
 _WORKED_OUT = (*_FILE_CHANGES, "monthly", "forget_about", "forget_it", "corrects", "all_notes")
 _OF_FILES = frozenset(["", "read_file", "write_file", "edit_file", "list_dir", "exec", "cron", "memory_forget"])
 _READS = frozenset(["sensor_read", "sensor_history", "read_file", "list_dir", "memory_search"])
-_SHOWS = frozenset(["sensor_list", "board_status", "list_dir", "memory_search"])
-"""Tools whose call by the matcher does no harm where it was not quite meant."""
 
 _NAMED_THING = pattern(
     r"(?<=^[Dd]o )\w+|(?<=^[Dd]oes )\w+|(?<=^[Cc]an )\w+|(?<=^[Aa]re )\w+|(?<=\bthe )[a-z]\w+|(?<=\bthat )[a-z]\w+|\b[a-z]+(?=s b(?:irth|-?)day\b)|(?<=\bmy )\w+|(?<=\bour )\w+|(?<=[a-z,] )(?!I\b)[A-Z]\w+|\b(?!(?:who|what|where|when|how|it|that|there|here)\b)\w+(?='s (?!the\b|a\b|it\b|up\b|in\b|my\b|on\b))"
@@ -367,8 +364,6 @@ class SmallProvider:
             return found
         if self._admit(wish, request):
             return None
-        if found := self._match_looking(wish, request):
-            return found
         # talk would seem to switch
         return self._prompts["small_cannot"] if is_question(wish) and self._matcher.list_names(wish, "output") else None
 
@@ -574,17 +569,6 @@ class SmallProvider:
                 return call
         return self._look_up(wish, request)
 
-    def _match_looking(self, wish: str, request: Request) -> ToolCall | None:
-        """What the matcher alone would look up for a wish that no verb fits."""
-        offered = self._offered(request)
-        match = self._matcher.match(wish, offered) if read_form(wish) != "talk" else None
-        is_list = match and match.tool in {"cron", "pulse"} and match.arguments.get("action") == "list"
-        if not match or match.missing or match.tool not in offered or self._matcher.list_names(wish, "output"):
-            return None
-        if wish == self._distrusted or not (is_list or match.tool in _SHOWS):
-            return None
-        return self._make_call(match.tool, match.arguments)
-
     def _find_list(self, match: "IntentMatch") -> str:
         """The file of a list that the matcher would look for in the notes, where there is one of its name."""
         query = _LIST_OF.fullmatch(str(match.arguments.get("query", ""))) if match.tool == "memory_search" else None
@@ -652,7 +636,7 @@ class SmallProvider:
                 continue
             is_ordered = bool(says("order", tail)) and not says("goes_on", tail)
             to_file = says("file", head) and any(says(name, tail) for name in ("to_it", "read_back", "put_on"))
-            is_ordered = (is_ordered and bool(count_cues(tail) or to_file)) or bool(says("left", tail))
+            is_ordered = (is_ordered and bool(self._admit(tail, request) or to_file)) or bool(says("left", tail))
             if (one := says("another", tail)) and (named := says("planned", head)) and says("time", tail):
                 order = "" if one.start("one") else "set "
                 text = f"{text[: gap.end()]}{order}{tail[: one.start('one')]}a {named['what'].lower()}{tail[one.end('one') :]}"
@@ -691,7 +675,7 @@ class SmallProvider:
         match = self._matcher.match(text, self._offered(request))
         is_about_note = bool(says("asks_thing", text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
         is_known = bool(match and match.score >= MIN_SCORE and (match.tool or match.answer))
-        return is_known or is_about_note or bool(count_cues(text)) or bool(self._switch(text))
+        return is_known or is_about_note or bool(self._admit(text, request))
 
     # A model's verb.
 

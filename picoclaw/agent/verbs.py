@@ -106,10 +106,6 @@ def _name_weekday(found: re.Match[str]) -> str:
     return next(day for day in WEEKDAYS if day.lower().startswith(found[0])).lower()
 
 
-def count_cues(text: str) -> int:
-    return sum(bool(cue.search(text)) for cue in _CUES.values())
-
-
 def _select_offered(verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
     return tuple(verb for verb, (tool, _) in VERBS.items() if verb in verbs and (not tool or tool in offered))
 
@@ -155,7 +151,7 @@ def select_verbs(text: str, offered: Collection[str], topics: Collection[str] = 
 def widen_verbs(wish: str, verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
     """What a model may choose among: the verbs that are named, else of an order all, whatever words it has; a question may look anything up."""
     form = read_form(wish)
-    if form == "talk" or set(verbs) - LOOKS_UP or (verbs and form == "question" and count_cues(wish)):
+    if form == "talk" or set(verbs) - LOOKS_UP or (form == "question" and select_verbs(wish, offered)):
         more: Collection[str] = ()
     elif form == "remark":
         more = {"done_task"} if says("have_done", wish) else TIMED if says("to_me", wish) else ()
