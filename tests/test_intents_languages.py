@@ -65,6 +65,9 @@ REMINDERS = """3: 18:30 (in 9 h) die Katze füttern
 6: 19:00 (in 9 h) sacar al perro
 7: 19:00 (in 9 h) arroser
 8: 19:00 (in 9 h) sortir le chien"""
+RULES = """1. fan: when temperature of greenhouse is above 30 °C: switch fan on for as long as it may be.
+2. tank: when distance of tank is below 20 cm: tell you 'tank: distance below 20'."""
+LISTS = {"cron": REMINDERS, "rule": RULES}
 
 
 MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
@@ -82,8 +85,9 @@ def answer(provider, *texts):
     for text in texts:
         messages.append(Message("user", f"{MOMENT}{text}"))
         events, calls = take()
-        if [(call.name, call.arguments) for call in calls] == [("cron", {"action": "list"})]:
-            messages += [Message("assistant", "", tuple(calls)), Message("tool", REMINDERS, call_id=calls[0].id)]
+        if len(calls) == 1 and calls[0].arguments == {"action": "list"} and calls[0].name in LISTS:
+            rows = Message("tool", LISTS[calls[0].name], call_id=calls[0].id)
+            messages += [Message("assistant", "", tuple(calls)), rows]
             events, after = take()
             calls = after or calls
         said = "".join(event.text for event in events if isinstance(event, Text))
@@ -589,7 +593,8 @@ def orders(language):
         ("it_output", "it_job", "it_rule"), it
     )
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
-    values |= {"request": f"{noun} {place}"}
+    values |= {"request": f"{noun} {place}", "called_rule": "frost", "part_only": when, "former_value": value}
+    values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     for key, intent in table["intents"].items():

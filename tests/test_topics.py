@@ -60,7 +60,7 @@ ASKED = [
     ("en", "tomorrow morning first thing, 6:45, tell me to feed the chooks", [("cron", {"action": "add", "at": "tomorrow 06:45", "message": "feed the chooks"})]),
     ("de", "Von Montag bis Freitag soll mittags um eins der Ventilator laufen, 10 Minuten.", [("rule", {"action": "add", "output": "fan", "when": "every weekday at 13:00", "options": {"lasts": "10 minutes"}})]),
     ("es", "De lunes a viernes prende el ventilador a las 12", [("rule", {"action": "add", "output": "fan", "when": "every weekday at 12:00"})]),
-    ("fr", "Note un rappel pour le 15 juin : traiter les oliviers", [("cron", {"action": "add", "at": "15 june 09:00", "message": "traiter les oliviers"})]),
+    ("fr", "Le 15 juin à midi, il y a les oliviers à traiter, préviens-moi", [("cron", {"action": "add", "at": "15 june 12:00", "message": "oliviers à traiter"})]),
     ("en", "Fire up the lamp, the seedlings are going leggy", [("output", {"action": "set", "level": "on", "name": "grow_light"})]),
     ("en", "It's baltic in here, put the heater on for half an hour pet", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
 ]  # fmt: skip

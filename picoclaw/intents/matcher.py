@@ -495,7 +495,7 @@ class IntentMatcher:
             return match if match and not match.missing else None
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
             return None
-        if not intent.tool and "{result}" in intent.answer:
+        if not intent.tool and not intent.parts and "{result}" in intent.answer:
             return None  # a language that has no words for it
         if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
             return None
@@ -575,6 +575,11 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def list_like(self, text: str) -> list[str]:
+        """The words of a name that was said for one of a list, with what the tools call them."""
+        s = self._read(text)
+        return self._list_named(s, range(len(s.words)))
 
     def _list_named(self, s: Sentence, left: Sequence[int]) -> list[str]:
         """Those of some words that may name one of a list, with what the tools call the names, values and times in them."""

@@ -255,12 +255,15 @@ class IntentProvider:
         name = match.said.get("_called", "") if match else ""
         if not match or not name:
             return match
-        told = self._matcher.tools[match.tool]["gives"]["job"]
-        rows_of_one = (row for row in rows.splitlines() if re.match(told, row))
+        told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
+        rows_of_one = [row for row in rows.splitlines() if re.match(told, row)]
         fits = [row for row in rows_of_one if name == _ANY_ONE or _is_called(name, row)]
+        if match.tool == "rule":  # whose rows are not in the owner's words
+            fits = [rows_of_one[n] for n in find_likest(self._matcher.list_like(name), rows_of_one)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):
             said = {key: value for key, value in match.said.items() if key != "_called"}
-            return match._replace(arguments=match.arguments | {"job": int(found[1])}, said=said)
+            one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
+            return match._replace(arguments=match.arguments | one, said=said)
         text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name})
         if name == _ANY_ONE:
             numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
