@@ -168,7 +168,6 @@ def test_waking_is_in_the_morning():
     [
         "remind me to feed the cat",
         "remind me next Friday at 8 to feed the cat",
-        "remind me every day to feed the cat",
         "remind me every month at 8 to feed the cat",
         "remind me at 8 to feed the cat on Friday",
         "remind me on May at 8 to feed the cat",

@@ -314,6 +314,15 @@ OWN = [
         ("cron", {"action": "add", "cron_expr": "0 9 * * 1-5", "message": "take my pills"}),
     ),
     ("remind me every monday to be at work at 6", NEAR),
+    (
+        "remind me every day to feed the cat",
+        ("cron", {"action": "add", "cron_expr": "0 9 * * *", "message": "feed the cat"}),
+    ),
+    (
+        "remind me on mondays and fridays to feed the cat",
+        ("cron", {"action": "add", "cron_expr": "0 9 * * 1,5", "message": "feed the cat"}),
+    ),
+    ("remind me on mondays, wednesdays and fridays to feed the cat", "When?"),
     ("cancel my next reminder", "Which one?"),
     ("cancel the reminder about the soup", ("cron", {"action": "list"})),
     ("I cancelled reminder 3 yesterday", LEFT),

@@ -309,20 +309,17 @@ class IntentMatcher:
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
-        if found and found.missing and found.intent == "cron_add" and NO_HOUR not in text:
-            again = (self.match(one, offered, topic, last) for one in self._add_hour(s))
-            return next((one for one in again if one and "cron_expr" in one.arguments and is_complete(one)), found)
         return found
 
-    def _add_hour(self, s: Sentence) -> Iterator[str]:
-        """A sentence that names days and no time of day, with the hour behind each that "on monday" has, too."""
+    def _add_hour(self, s: Sentence) -> str:
+        """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
         near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
-        if any(self.times.names_a_time(words) for words in near):
-            return
-        for i, words in enumerate(near):
-            if count := self.times.count_part(words):
-                rest = s.text(i + count, len(s.words)) if i + count < len(s.words) else ""
-                yield f"{s.text(0, i + count)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
+        found = [(i, i + count) for i, words in enumerate(near) if (count := self.times.count_part(words))]
+        if not found or found[-1][0] >= found[0][1] or any(map(self.times.names_a_time, near)):
+            return ""
+        end = found[0][1]
+        rest = s.text(end, len(s.words)) if end < len(s.words) else ""
+        return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
     def _find(
         self,
@@ -832,6 +829,15 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         parts = self._match_all(text, offered, topic, last)
+        if (
+            len(parts) == 1
+            and (found := parts[0][1])
+            and found.missing
+            and found.intent == "cron_add"
+            and NO_HOUR not in text
+        ):
+            again = self.match(self._add_hour(self._read(text)), offered, topic, last)
+            parts = [(text, again)] if again and "cron_expr" in again.arguments and is_complete(again) else parts
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
@@ -1289,6 +1295,10 @@ class IntentMatcher:
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
+        named = found.get("name")
+        if intent.tool == "output" and isinstance(named, list) and s.holds(self._book.slot("both_word").values):
+            match.arguments["name"] = named[0]  # "turn both off"
+            return match._replace(said={**match.said, "_more": [{"name": name} for name in named[1:]]})
         for value in found.values():
             if isinstance(value, list):
                 say = self.say["which" if value else "what"]
@@ -1640,6 +1650,8 @@ def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
 def _is_after(intent: Intent, s: Sentence) -> bool:
     """Whether the last call is one that the intent goes on with: its tool, or "tool:action"."""
     name, wanted = s.last.name, intent.after.split()
+    if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
+        return True  # "how long was it on yesterday?" - "off"
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
 
 
