@@ -22,7 +22,7 @@ confirm = false
 """
 
 
-def until(found, seconds=15.0):
+def until(found, seconds=30.0):
     """Wait until a function finds something; returns that."""
     end = time.monotonic() + seconds
     while not (it := found()):

@@ -8,7 +8,7 @@ import telegram_server as tg
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import free_port
 from page_house import Client
-from person import Person, picoclaw_process
+from person import Person, picoclaw, picoclaw_process
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.daemon.background import MAX_WAITING_ALARMS
@@ -39,7 +39,7 @@ def house(tmp_path, server, more="", rules=RULES):
 
 
 def log(tmp_path):
-    return picoclaw_process(tmp_path, "rules", "log").stdout
+    return picoclaw(tmp_path, "rules", "log").stdout
 
 
 def waiting(folder):

@@ -252,11 +252,12 @@ def test_programs_are_told_the_same(home, capsys):
     assert rows["audit.log"]["fix"] == ""
 
 
-@pytest.mark.parametrize("name", ["memory.db", "state.db", "history.db", "skills.cache", "memory-feedback.json"])
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, name):
+@pytest.mark.parametrize("names", [["state.db"], ["memory.db", "history.db"], ["skills.cache", "memory-feedback.json"]])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path, names):
     home = tmp_path / "picoclaw"
     (home / "workspace/memory").mkdir(parents=True)
-    os.mkfifo(home / name)
+    for name in names:
+        os.mkfifo(home / name)
     for words in (["check"], ["prompt"], ["doctor", "--offline"], ["tool", "memory_search", '{"query": "x"}']):
         done = picoclaw_process(tmp_path, *words, timeout=60)
         assert "Traceback" not in done.stderr

@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 
 import pytest
+from daemon_kit import until
 from matrix_kit import Board
 from synapse_server import LIMITS, PYTHON, SynapseServer, quote
 
@@ -46,14 +47,6 @@ def board(tmp_path, server, pico):
     with Board(tmp_path / "home", server.url, pico.token, [server.bob.user], server.ann.user, TIMING) as made:
         until(lambda: made.channel.status().up)
         yield made
-
-
-def until(so, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not (found := so()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 def is_text(text):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from grammars import refusals
 from model_server import ModelServer, call, reply, status
+from test_house import tree_of
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -233,8 +234,8 @@ def test_requests_are_made_in_few_places():
     makers = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
-        if "Request(" in (text := path.read_text())
-        for node in ast.walk(ast.parse(text))
+        if "Request(" in path.read_text()
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
     looked_at = {

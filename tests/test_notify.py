@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from daemon_kit import Daemon, furnished, until
 from mqtt_broker import free_port
-from person import picoclaw_process
+from person import picoclaw
 from rows import each_row
 
 from picoclaw.channels.notify import NotifyChannel
@@ -178,5 +178,5 @@ def test_an_alarm_reaches_both_ways_once_and_waits_for_a_server_that_fails(tmp_p
             assert time.monotonic() - began < 60
             assert "It is warm" in first.got[1][2]["message"]
             until(lambda: not daemon.asked("status")["outbox"])
-            until(lambda: picoclaw_process(tmp_path, "rules", "log").stdout.rstrip().endswith("tell: told"))
+            until(lambda: picoclaw(tmp_path, "rules", "log").stdout.rstrip().endswith("tell: told"))
         assert len(second.got) == 1

@@ -6,6 +6,7 @@ from datetime import UTC
 
 import pytest
 from browser import Browser
+from daemon_kit import until
 from page_house import PaperHouse
 
 from picoclaw.channels.dashboard.channel import DashboardChannel
@@ -318,13 +319,6 @@ def test_a_keyboard_reaches_an_output_and_comes_back_to_it(board):
     until(lambda: board.texts() == ["/set pump on 600s"])
     board.house.away["pump"] = 300.0
     browser.until(f"{focused} == 'off pump'", 20)
-
-
-def until(good, seconds=10):
-    end = time.monotonic() + seconds
-    while not good():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_chart_of_blocks_is_a_picture_in_the_conversation_and_other_code_is_not(board):

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from daemon_kit import until
 from postgres_server import PASSWORD, Proxy
 from shared_kit import Board, Clock
 
@@ -158,14 +159,6 @@ class Log:
 
     def __call__(self, text, *, trouble=True):
         self.lines.append(text)
-
-
-def until(so, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not (found := so()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 def make_worker(board, url, log):

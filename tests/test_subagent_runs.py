@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 
 import pytest
+from daemon_kit import until
 from forked import STARTER
 from model_server import ModelServer, call, refusal, reply, silence
 from person import Person, environment, picoclaw, picoclaw_process
@@ -175,10 +176,7 @@ def test_a_kill_within_an_act_is_not_made_up_for_by_doing_it_again(home):
     scene, log = Scene(act="import time; time.sleep(20)"), home / "workspace/log"
     with ModelServer(scene) as server:
         first = begun(home, server, "-m", "go")
-        until = time.monotonic() + 15
-        while not log.exists() or "low" not in log.read_text().split():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: log.exists() and "low" in log.read_text().split())
         first.kill()  # while the command still runs
         told = ended(first)[0]
         assert first.returncode == -signal.SIGKILL
@@ -309,10 +307,7 @@ def test_ctrl_c_leaves_subagents_to_the_next(home):
     with ModelServer(slow) as server:
         process = begun(home, server, "-m", "go")
         assert process.first_line() == "Begun."
-        until = time.monotonic() + 20
-        while not any(is_subagent(received.body) for received in server.requests):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: any(is_subagent(received.body) for received in server.requests))
         process.send_signal(signal.SIGINT)
         out, err = ended(process)
         assert "Sub-agent" not in out
@@ -647,10 +642,7 @@ def test_a_report_for_programs_counts_as_told_when_it_is_printed(home):
 
     with ModelServer(script) as server:
         process = begun(home, server, "--json", "-m", "go")
-        until = time.monotonic() + 20
-        while not (home / "state.db").exists() or statuses(home) != {"one": "done", "two": "running"}:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: (home / "state.db").exists() and statuses(home) == {"one": "done", "two": "running"})
         time.sleep(0.3)
         process.kill()
         assert ended(process)[0] == ""
@@ -741,10 +733,7 @@ def test_a_subagent_that_is_gone_on_with_gets_the_report_that_it_waited_for(home
 
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")
-        until = time.monotonic() + 20
-        while "inner" not in asked:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: "inner" in asked)
         process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGINT)
         ended(process)
         held.set()
@@ -793,10 +782,7 @@ def test_what_a_subagent_has_switched_on_goes_off_with_a_hurried_end(home):
     config.save_armed(home, {"lamp": config.load_outputs(home / "outputs.toml").outputs["lamp"].digest})
     with ModelServer(script) as server:
         process = begun(home, server, "-m", "go")
-        until = time.monotonic() + 20
-        while not results:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: results)
         assert ": on, " in picoclaw(home.parent, "outputs").stdout, results
         process.send_signal(signal.SIGTERM)
         ended(process)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from threading import Event
 
 import pytest
-from daemon_kit import PUMP, Daemon, furnished
+from daemon_kit import PUMP, Daemon, furnished, until
 from model_server import ModelServer, call, chunk, comments, drip, refusal, reply, silence
 from person import Person, picoclaw_process
 from sandbox_kit import needs_walls
@@ -72,10 +72,7 @@ def test_an_answer_is_broken_between_words(tmp_path):
 
 def begun(home, server):
     """Wait until the model was asked, and the command of its answer runs."""
-    until = time.monotonic() + 10
-    while not server.requests or (server.command and not (home / "picoclaw/workspace/began").exists()):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: server.requests and (not server.command or (home / "picoclaw/workspace/began").exists()))
 
 
 def chat(home, url):
