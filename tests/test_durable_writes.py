@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rows import each_row
-from test_house import tree_of
+from test_house import nodes_of
 
 from picoclaw import files
 
@@ -122,7 +122,7 @@ def writers(path):
     text = path.read_text()
     if not MAYBE.search(text):
         return False
-    nodes = list(ast.walk(tree_of(path)))
+    nodes = nodes_of(path)
     assigned = [node for node in nodes if isinstance(node, ast.Assign)] if "flags" in text else []
     flags = [node for node in assigned if "flags" in ast.unparse(node.targets[0])]
     by_flags = any(flag in ast.unparse(node.value) for node in flags for flag in WRITING_FLAGS)

@@ -67,6 +67,11 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes_of(path):
+    return list(ast.walk(tree_of(path)))
+
+
 def floor_of(module):
     """The floor of a module by the longest name in FLOORS that is it or holds it, and its package."""
     parts = module.split(".")[1:]
@@ -81,8 +86,8 @@ TWICE: set[str] = set()
 MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for p in PACKAGE}
 
 
-def imports_of(tree):
-    for node in ast.walk(tree):
+def imports_of(path):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -99,7 +104,7 @@ def test_imports_point_down():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         floor, room = floor_of(module)
         assert floor is not None, f"{room} is on no floor"
-        for wanted in imports_of(tree_of(path)):
+        for wanted in imports_of(path):
             if not wanted.startswith("picoclaw.") or wanted == "picoclaw.__version__":
                 continue
             below, other = floor_of(wanted)
@@ -112,7 +117,7 @@ def test_broad_except_only_where_a_tool_must_not_end_the_turn():
     broad = [
         name_of(path)
         for path in CODE
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ExceptHandler) and (node.type is None or getattr(node.type, "id", "") == "Exception")
     ]
     assert broad == ["picoclaw/tools/registry.py"]
@@ -176,7 +181,7 @@ def test_docstrings_name_what_is_there():
     docstrings = []
     for path in CODE:
         names.update(path.with_suffix("").parts)
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             for field in ("id", "attr", "arg", "name", "asname"):
                 names.update(str(getattr(node, field, "")).split("."))
             if (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from grammars import refusals
 from model_server import ModelServer, call, reply, status
-from test_house import tree_of
+from test_house import nodes_of
 
 from picoclaw.app import App
 from picoclaw.config import Config
@@ -235,7 +235,7 @@ def test_requests_are_made_in_few_places():
         str(path.relative_to(ROOT))
         for path in (ROOT / "picoclaw").rglob("*.py")
         if "Request(" in path.read_text()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call) and "Request" in {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
     }
     looked_at = {
