@@ -161,7 +161,10 @@ class IntentProvider:
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         if all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
-        return [(said, _add_seconds(self._name(match, messages[-1].text), messages[-1].text) if match else None) for said, match in wishes]
+        return [
+            (said, _add_seconds(self._name(match, messages[-1].text), messages[-1].text) if match else None)
+            for said, match in wishes
+        ]
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
         """The first meeting in the language of the text; None in one that it is not held in."""
@@ -237,7 +240,12 @@ class IntentProvider:
             arguments["notify"] = self._tell(match, arguments["notify"])
         said, name = replace(match.said), str(arguments.get("name", ""))
         label = str(match.arguments.get("name", ""))
-        if match.tool == "rule" and label and not label.isdecimal() and label.partition("_")[0] in fold_name(text.lower()):
+        if (
+            match.tool == "rule"
+            and label
+            and not label.isdecimal()
+            and label.partition("_")[0] in fold_name(text.lower())
+        ):
             said.setdefault("_like", {"words": [name, label], "text": ""})  # "the humidity rule": by what it says
         return match._replace(arguments=arguments, said=said)
 
