@@ -161,10 +161,7 @@ class IntentProvider:
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         if all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
-        return [
-            (said, _add_seconds(self._name(match, messages[-1].text), messages[-1].text) if match else None)
-            for said, match in wishes
-        ]
+        return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
         """The first meeting in the language of the text; None in one that it is not held in."""
@@ -205,7 +202,7 @@ class IntentProvider:
         self._matcher = matcher
         return {**said, "_before": _find_level_before(messages)}
 
-    def _name(self, match: IntentMatch, text: str = "") -> IntentMatch:
+    def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
         names, tables = self._matcher.words["names"], (match.arguments, match.said)
         keys = [name for table in tables for name in table if name in _NAMED]
@@ -238,16 +235,7 @@ class IntentProvider:
         arguments = replace(match.arguments)
         if "notify" in arguments:  # made of the names that the tools have for quantities
             arguments["notify"] = self._tell(match, arguments["notify"])
-        said, name = replace(match.said), str(arguments.get("name", ""))
-        label = str(match.arguments.get("name", ""))
-        if (
-            match.tool == "rule"
-            and label
-            and not label.isdecimal()
-            and label.partition("_")[0] in fold_name(text.lower())
-        ):
-            said.setdefault("_like", {"words": [name, label], "text": ""})  # "the humidity rule": by what it says
-        return match._replace(arguments=arguments, said=said)
+        return match._replace(arguments=arguments, said=replace(match.said))
 
     def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:
         """The same for each of a list, where all are meant; else for the one that is named."""
@@ -294,15 +282,11 @@ class IntentProvider:
             rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
         names, best = [*rows], find_likest(like["words"], [row for _, row in found])
         best = [names.index(like["named"])] if like.get("named") in rows else best
-        if match.route in WHOLE_ROUTES:
-            best = [n for n, row in enumerate(rows.values()) if row.startswith(f"{match.arguments['name']}:")] or best
         lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
         if len(best) != 1:
             told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
             return match._replace(tool="", answer=f"{told}\n{lines or self._tell(match, result)}", said={})
         value, shown = found[best[0]][0], rows[names[best[0]]]
-        if match.route in WHOLE_ROUTES:
-            return match._replace(arguments=match.arguments | {"name": value}, said={})
         done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
         told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
         if match.tool not in self._confirmed() and shown not in like.get("asked", ""):

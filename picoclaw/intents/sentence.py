@@ -134,6 +134,9 @@ class Sentence:
             else:
                 parts = _split_compound(word, words["compounds"]) if word else []
             self.words += parts
+            if len(parts) > 1 and word not in expand and "".join(parts) == word.replace("-", "") and not glued:
+                self.starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
+                continue
             elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
             self.starts += [found.start()] * (1 if elided else len(parts))
             self.starts += [found.start() + elided.end()] * (len(parts) - 1) if elided else []
@@ -240,6 +243,15 @@ def _split_compound(word: str, tails: Collection[str]) -> list[str]:
     tail = max((tail for tail in tails if word.endswith(tail)), key=len, default=word)
     head = word.removesuffix(tail)
     return [head, tail] if len(head) > _MIN_HEAD else [word]
+
+
+def _find_pieces(word: str, parts: Sequence[str]) -> Iterator[int]:
+    """Where each of the words begins that a longer one was split into: "Katzen-Erinnerung" has a text for each."""
+    at = 0
+    for part in parts:
+        at = next((n for n in range(at, len(word)) if fold_name(word[n:]).startswith(part)), at)
+        yield at
+        at += 1
 
 
 def fold_name(word: str) -> str:
