@@ -607,6 +607,27 @@ def test_what_orders_nothing_now_admits_no_switching(chat, tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "If the humidity is more than 85 percent, please switch on the lamp for five minutes.",
+        "when it gets colder than 3 degrees, lamp on for an hour",
+        "as soon as the air is dry, the lamp for ten minutes",
+        "My colleague said 'remind me tomorrow at nine about the meeting' to his phone, and the phone did nothing.",
+    ],
+)
+def test_a_condition_belongs_to_what_stands_behind_it_and_a_report_orders_nothing(chat, tmp_path, text):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    answers = [
+        verb("switch", to="on"),
+        verb("remind_at", at="tomorrow 09:00", text="the meeting"),
+        verb("switch", to="on"),
+        say("Well."),
+    ]
+    turn, _ = chat(answers, text)
+    assert not {"output", "cron"} & {name for name, _ in calls(turn)}
+
+
+@pytest.mark.parametrize(
     ("text", "chosen", "made"),
     [
         ("bring the lamp to life", verb("switch", to="on"), ["output"]),

@@ -632,7 +632,11 @@ class SmallProvider:
             is_repeated = is_repeated or (says("opens_file", head) and says("writes", tail))
             if is_repeated or (says("monthly", head) and not says("order", tail)):
                 continue
-            if self._goes_back(head, tail) or any(first < gap.start() < last for first, last in quoted):
+            if (
+                says("only_if", head)
+                or self._goes_back(head, tail)
+                or any(first < gap.start() < last for first, last in quoted)
+            ):
                 continue
             is_ordered = bool(says("order", tail)) and not says("goes_on", tail)
             to_file = says("file", head) and any(says(name, tail) for name in ("to_it", "read_back", "put_on"))
