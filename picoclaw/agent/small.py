@@ -23,6 +23,7 @@ from picoclaw.agent.verbs import (
     TIMED,
     VERBS,
     build_schema,
+    count_cues,
     is_looked_up,
     is_question,
     make_arguments,
@@ -252,9 +253,6 @@ class SmallProvider:
             newest = Message("user", f"{newest.text}\n{self._prompts['small_again']}")
         return asked._replace(messages=(*shown, newest), calls=False, schema=None)
 
-    def _names_output(self, wish: str) -> bool:
-        return bool(self._matcher.list_names(wish, "output") or self._switch(wish, "off"))
-
     def _switch(self, wish: str, how: str = "", to: str = "") -> "IntentMatch | None":
         """What switches the output that a wish names, on for as long as the wish says, in the words of the matcher; None for no order. `to` is what a model made of it."""
         whole = wish
@@ -370,7 +368,8 @@ class SmallProvider:
     def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
         now, offered = read_clock(request.messages), self._offered(request)
-        if told := "" if self._names_output(wish) else self._matcher.work_out(wish, now):
+        is_switched = self._matcher.list_names(wish, "output") or self._switch(wish, "off")
+        if told := "" if is_switched else self._matcher.work_out(wish, now):
             self._known.append(told)
             return told
         change = next(filter(None, (says(name, wish) for name in _FILE_CHANGES)), None)
@@ -679,7 +678,7 @@ class SmallProvider:
         match = self._matcher.match(text, self._offered(request))
         is_about_note = bool(says("asks_thing", text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
         is_known = bool(match and match.score >= MIN_SCORE and (match.tool or match.answer))
-        return is_known or is_about_note or bool(self._admit(text, request))
+        return is_known or is_about_note or bool(count_cues(text) or self._admit(text, request))
 
     # A model's verb.
 
@@ -710,10 +709,8 @@ class SmallProvider:
             return
         try:
             if verb == "switch":
-                is_remark, to = read_form(self._wish) == "remark", str(given.get("to", ""))
-                match = self._switch(self._wish) or (
-                    None if is_remark or self._is_guess else self._switch(self._wish, to=to)
-                )
+                to = "" if self._is_guess or read_form(self._wish) == "remark" else str(given.get("to", ""))
+                match = self._switch(self._wish) or self._switch(self._wish, to=to)
                 yield from [self._make_call(match.tool, match.arguments)] if match else self._give_up()
                 return
             if self._is_guess and verb not in {*LOOKS_UP, *TIMED, *ACTS_ON_ROW}:  # which have checks of their own

@@ -106,6 +106,10 @@ def _name_weekday(found: re.Match[str]) -> str:
     return next(day for day in WEEKDAYS if day.lower().startswith(found[0])).lower()
 
 
+def count_cues(text: str) -> int:
+    return sum(bool(cue.search(text)) for cue in _CUES.values())
+
+
 def _select_offered(verbs: Collection[str], offered: Collection[str]) -> tuple[str, ...]:
     return tuple(verb for verb, (tool, _) in VERBS.items() if verb in verbs and (not tool or tool in offered))
 
@@ -116,12 +120,11 @@ def _leave_out(text: str) -> Collection[str]:
     if says("every_span", text):
         return TIMED - {"remind_every"}
     is_remark = read_form(text) == "remark" and not says("wants_reminder", text)
-    is_told = is_remark or not says("time", text)
     left_out = (
         TIMED | {"reminders", "cancel_reminder"}
         if is_remark
         else TIMED
-        if is_told
+        if not says("time", text)
         else once
         if says("repeats", text)
         else TIMED - once
@@ -143,8 +146,8 @@ def select_verbs(text: str, offered: Collection[str], topics: Collection[str] = 
     told = (
         names.rstrip("?") for names, cue in _CUES.items() if cue.search(text) and (form != "remark" or "?" not in names)
     )
-    found = {verb for names in told for verb in names.split()}
-    found = found.union(*(verbs for names, verbs in _TOPICS if not names.isdisjoint(topics)))
+    by_topic = (verbs for names, verbs in _TOPICS if not names.isdisjoint(topics))
+    found = {verb for names in told for verb in names.split()}.union(*by_topic)
     return _select_offered(found - {*_leave_out(text)}, offered)
 
 

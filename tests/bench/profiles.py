@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/bench")]
 
-from strangers import make_home, make_lamp_home  # noqa: E402 - a checkout need not be installed
+from strangers import make_home, make_lamp_home, make_pump_home  # noqa: E402 - a checkout need not be installed
 
 from picoclaw.cli.model import load_requests, run_requests, summarize  # noqa: E402
 from picoclaw.config import Config  # noqa: E402
@@ -31,6 +31,7 @@ FURNISHED = {
     "k": make_lamp_home,
     "l": make_lamp_home,
     "m": make_lamp_home,
+    "n": make_pump_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}

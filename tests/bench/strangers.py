@@ -92,6 +92,12 @@ def make_lamp_home(home: Path) -> None:
     _furnish(home, LAMP, {name: mean for name, mean in MEANS.items() if name[0] == "greenhouse"})
 
 
+def make_pump_home(home: Path) -> None:
+    """The same with a fan and a pump."""
+    outputs = OUTPUTS.partition("[outputs.lamp]")[0] + LAMP.replace("GPIO17", "GPIO22")
+    _furnish(home, outputs, {name: mean for name, mean in MEANS.items() if name[0] == "greenhouse"})
+
+
 def _furnish(home: Path, outputs: str, means: dict[tuple[str, str], float]) -> None:
     prepare_home(home, restore=True)
     (home / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
