@@ -38,6 +38,49 @@ def planned(name, level="on", seconds=0, **when):
 
 
 SAID = [
+    # other words for switching, a level, a length first, and a reason beside the order
+    ("get the fan going mate", on("fan")),
+    ("Fire up the lamp, it is getting gloomy", on("lamp")),
+    ("It's glaring, so put out the lamp please", off("lamp")),
+    ("I'd like the lamp on for two hours", on("lamp", seconds=7200)),
+    ("Let the fan run for ten minutes, my glasses are dripping", on("fan", seconds=600)),
+    ("The fan can go off.", off("fan")),
+    ("off with the lamp", off("lamp")),
+    ("pump stop!!", off("pump")),
+    ("dim the lamp to 30", on("lamp", level="30")),
+    ("increase the brightness of the lamp to 85 percent", on("lamp", level="85")),
+    ("would you shut the pump down", off("pump")),
+    # times in other words
+    (
+        "remind me at ten thirty to feed the cat",
+        [("cron", {"action": "add", "at": "10:30 o'clock", "message": "feed the cat"})],
+    ),
+    (
+        "remind me on the first of June at 8 to feed the cat",
+        [("cron", {"action": "add", "at": "1 june 08:00", "message": "feed the cat"})],
+    ),
+    (
+        "remind me wed 19:00 to feed the cat",
+        [("cron", {"action": "add", "at": "wednesday 19:00", "message": "feed the cat"})],
+    ),
+    ("remind me at 7am sharp to feed the cat", [("cron", {"action": "add", "at": "07:00", "message": "feed the cat"})]),
+    (
+        "jog my memory in 20 minutes about the kettle",
+        [("cron", {"action": "add", "at_seconds": 1200, "message": "the kettle"})],
+    ),
+    (
+        "At half seven I need a reminder to take the bins out",
+        [("cron", {"action": "add", "at": "07:30 o'clock", "message": "take the bins out"})],
+    ),
+    # lists, and what needs the list first
+    ("chuck grit on the shopping list", [("memory_store", {"text": "shopping list: grit"})]),
+    ("add compost to shopping", [("memory_store", {"text": "shopping list: compost"})]),
+    ("I need bananas, stick them on the shopping list", [("memory_store", {"text": "shopping list: bananas"})]),
+    ("bin the reminder about the vents", [("cron", {"action": "list"})]),
+    ("Put the watering reminder on hold for now", [("cron", {"action": "list"})]),
+    ("carry on with the vents reminder please", [("cron", {"action": "list"})]),
+    ("Pause the frost warning", [("rule", {"action": "list"})]),
+    ("Remove the rule that runs the pump when the bed is dry", [("rule", {"action": "list"})]),
     # declared names by other words, several of them, a level and a time in any order
     ("for ten minutes put the grow light on at 30%", on("lamp", level="30", seconds=600)),
     ("fan and lamp off", off("fan") + off("lamp")),

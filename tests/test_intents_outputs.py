@@ -158,6 +158,14 @@ def test_a_sentence_becomes_a_call_whose_arguments_the_tool_takes(text, tool, ar
 
 
 STILL = """
+I want to know whether the fan is going
+I would like to know if the lamp is on
+the fan has been going for ten minutes
+my neighbour shouted, put the fan on if it gets warm
+they said it was stuffy, put the fan on
+it was stuffy, so I put the fan on
+could it be stuffy, put the fan on?
+the lamp going off worries me
 I turned the pump on
 I turned the pump on for 10 seconds
 the pump turned on for 10 seconds

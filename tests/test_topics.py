@@ -61,7 +61,7 @@ ASKED = [
     ("de", "Von Montag bis Freitag soll mittags um eins der Ventilator laufen, 10 Minuten.", [("rule", {"action": "add", "output": "fan", "when": "every weekday at 13:00", "options": {"lasts": "10 minutes"}})]),
     ("es", "De lunes a viernes prende el ventilador a las 12", [("rule", {"action": "add", "output": "fan", "when": "every weekday at 12:00"})]),
     ("fr", "Le 15 juin à midi, il y a les oliviers à traiter, préviens-moi", [("cron", {"action": "add", "at": "15 june 12:00", "message": "oliviers à traiter"})]),
-    ("en", "Fire up the lamp, the seedlings are going leggy", [("output", {"action": "set", "level": "on", "name": "grow_light"})]),
+    ("en", "That fan is driving me nuts, shut it off", [("output", {"action": "off", "name": "fan"})]),
     ("en", "It's baltic in here, put the heater on for half an hour pet", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
 ]  # fmt: skip
 

@@ -309,6 +309,9 @@ class IntentMatcher:
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
+        if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
+            like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
+            return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
 
     def _add_hour(self, s: Sentence) -> str:
@@ -933,7 +936,7 @@ class IntentMatcher:
     def _match_sentences(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The one question, or the one order to end something, beside sentences that only tell something."""
+        """The one question, or the one order to switch or end something, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
         if len(parts) > 2 and self._is_no(parts[0]):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
@@ -943,7 +946,8 @@ class IntentMatcher:
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
             intent, action = self.intents[first.intent], first.arguments.get("action")
-            if action == "off" or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
+            switches = first.tool == "output" and intent.kind
+            if switches or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
                 told[0] = False
                 told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
         if told.count(False) != 1:
@@ -952,9 +956,15 @@ class IntentMatcher:
         is_limit = match is not None and "_beyond" in match.said and "?" not in part  # "a warning then, 14 and above"
         if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
             return []
-        goes_on = last.name and self.intents[match.intent].after
-        ends = (goes_on or match.arguments.get("action") in _ENDS) and parts[0] == part
-        return [(part, match)] if not self.intents[match.intent].kind or ends else []
+        intent = self.intents[match.intent]
+        moves = match.tool == "output" or match.arguments.get("action") in _ENDS
+        begins = parts[0] == part and (moves or (last.name and intent.after))
+        reasons = [one for one in parts if one != part]
+        is_past = any(
+            Sentence(one, self.words).holds(self.words["past"]) for one in reasons
+        )  # "I had thought of it, …"
+        is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
+        return [(part, match)] if not intent.kind or is_clear else []
 
     def _is_no(self, text: str) -> bool:
         """Whether a text is a "no" or a "no wait", and nothing else."""

@@ -152,7 +152,8 @@ class TimeReader:
         """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th"."""
         months = f"(?:{self._any_of['months']})"
         return (
-            rf"(?:(?:the|le|den) )?\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))? {months}|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
+            rf"(?:(?:the|le|den) )?(?:\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))?|(?:{self._any_of['whole']}) of) {months}"
+            rf"|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
             rf"|(?:the )?\d\d?(?:st|nd|rd|th)"
         )
 
@@ -572,7 +573,8 @@ class TimeReader:
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
-            day = f"{_NUMBER.findall(day)[0]} {month}"
+            number = _NUMBER.search(day)
+            day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
 
