@@ -598,6 +598,7 @@ def orders(language):
     values |= dict.fromkeys(("told_fact", "noted_fact"), text) | {"bare_level": "40"}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
+    values |= {"old": item, "new": text}
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):

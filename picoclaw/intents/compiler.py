@@ -28,7 +28,7 @@ _SAY_KEY_TEXT = """
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
-_OTHER_TABLE_TEXT = "names accents expand days months parts measures repeats usual sums factors dates"
+_OTHER_TABLE_TEXT = "names accents expand days months parts measures repeats usual sums factors dates clitics"
 _OTHER_TABLES = _OTHER_TABLE_TEXT.split()
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
@@ -36,7 +36,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain apart more filler decimals declines waits places compounds back sum_filler reported span_begins span_ends excepts times
+    plain apart more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

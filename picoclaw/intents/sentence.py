@@ -132,7 +132,7 @@ class Sentence:
             elif "-" in word and word.replace("-", "").isalpha():
                 parts = word.replace("-", " ").split()
             else:
-                parts = _split_compound(word, words["compounds"]) if word else []
+                parts = _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
             self.words += parts
             if len(parts) > 1 and word not in expand and "".join(parts) == word.replace("-", "") and not glued:
                 self.starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
@@ -252,6 +252,15 @@ def _find_pieces(word: str, parts: Sequence[str]) -> Iterator[int]:
         at = next((n for n in range(at, len(word)) if fold_name(word[n:]).startswith(part)), at)
         yield at
         at += 1
+
+
+def _split_clitic(word: str, words: WordTables) -> list[str]:
+    """A verb and the pronouns that it ends with, as `clitics` has them: "apagamelo" is "apaga lo"; else nothing."""
+    for tail, told in words["clitics"].items():
+        head = word.removesuffix(tail)
+        if head != word and (head := words["expand"].get(head, head)) in words["hosts"]:
+            return [head, *told.split()]
+    return []
 
 
 def fold_name(word: str) -> str:
@@ -489,7 +498,8 @@ class SlotReader:
         for value, count in readings:
             if (slot.name == "until" and "at" not in value) or not slot.never.isdisjoint(s.words[i : i + count]):
                 continue
-            if not self._otherwise(s, i, i + count) and not self._apart(s, i, i + count):
+            is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
+            if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):
                 yield value, i + count
 
     def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:

@@ -157,7 +157,7 @@ class Topics:
                 return "board_ok" if "_status" in said else f"board_{part}" if part else "board_status"
             case "output":
                 if action == "list":
-                    return intent if intent in self._own else "output_state"
+                    return intent if intent in self._own else self._answers.get(intent, "output_state")
                 if action == "off":
                     return "output_off" if "name" in given and intent != "outputs_off" else "outputs_off"
                 is_water = intent == "output_water"
