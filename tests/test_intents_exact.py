@@ -100,6 +100,7 @@ VALUES = {
     "moved": "18:30",
     "repeated": "every day at 7",
     "when": "in 10 minutes",
+    "when_told": "in 10 minutes",
     "often": "every day at 7",
     "wake": "at 6:30",
     "mornings": "every day at 6",
