@@ -40,7 +40,7 @@ BEGINNINGS = {"MessageQueue._respond", "PolledChannel._poll", "Toolset.run", "Sc
 """Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
 CALLS = {
     "inbox": ("store/queues", {"put"}),
-    "bus": ("hw/sim/buses", {"transfer", "messages"}),
+    "bus": ("hw/sim/__init__", {"transfer", "messages"}),
     "outbox": ("store/queues", {"put_message"}),
 }
 """The functions by which a bus, the inbox and the outbox are reached."""
@@ -97,6 +97,7 @@ def follow(arguments, reached):
     sys.setprofile(None)
     names = [name for _, name in deepest]
     deepest = deepest[max([0, *(names.index(name) for name in BEGINNINGS if name in names)]) :]
+    assert deepest, f"{' '.join(arguments)} did not reach {CALLS.get(reached, reached)}"
     files = {str(Path(name).relative_to(ROOT)): sorted(names) for name, names in entered.items()}
     return {
         "code": code,
