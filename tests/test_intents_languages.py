@@ -481,7 +481,7 @@ def list_results(home):
 STATED = [
     ("output", "fan is on for 600 s"),
     ("output", "fan is at its safe level, off"),
-    ("output", "fan (motor, gpio GPIO17): on, 599.4 s left\npump (pump, gpio GPIO27): off"),
+    ("output", "fan (motor, gpio GPIO17; at most 1 h): on, 599.4 s left\npump (pump, gpio GPIO27): off"),
     ("output", "light (light, gpio GPIO22): not driven, dry run until `picoclaw outputs arm light`"),
     ("output", "error: lamp was refused: rule 'unknown output': there is no 'lamp'; declared: fan, light, pump"),
     ("output", "error: light was refused: rule 'value': light is only on or off, not 30 %"),

@@ -252,4 +252,7 @@ def test_the_policy_may_refuse_and_an_end_of_the_daemon_switches_off(tmp_path, b
         until(lambda: house.is_on("fan"))
         house.daemon.asked("quit")
         house.daemon.ends()
-        assert "fan (motor, gpio GPIO22): off" in picoclaw_process(tmp_path, "outputs", "--board", "sim").stdout
+        assert (
+            "fan (motor, gpio GPIO22; at most 1 min): off"
+            in picoclaw_process(tmp_path, "outputs", "--board", "sim").stdout
+        )

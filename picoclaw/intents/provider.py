@@ -257,7 +257,9 @@ class IntentProvider:
             return match
         told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
         rows_of_one = [row for row in rows.splitlines() if re.match(told, row)]
-        fits = [row for row in rows_of_one if name == _ANY_ONE or _is_called(name, row)]
+        day = self._matcher.words["days"].get(fold_name(name.lower()), "")
+        names = [name, day, day[:3]] if day in WEEKDAYS else [name]  # "the one on sunday"
+        fits = [row for row in rows_of_one if name == _ANY_ONE or any(_is_called(one, row) for one in names)]
         if match.tool == "rule":  # whose rows are not in the owner's words
             fits = [rows_of_one[n] for n in find_likest(self._matcher.list_like(name), rows_of_one)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):

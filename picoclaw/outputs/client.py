@@ -307,6 +307,8 @@ def _open_log(home: Path) -> int:
 
 
 def format_outputs(answer: Answer) -> Iterator[str]:
+    from picoclaw.times import format_duration
+
     if answer["stopped"]:
         yield f"everything is stopped ({answer['stopped']}); a person ends that with `picoclaw outputs resume`"
     yield from (f"nothing can be switched on: {problem}" for problem in answer["problems"])
@@ -316,4 +318,7 @@ def format_outputs(answer: Answer) -> Iterator[str]:
         dry = "" if row["armed"] else f", dry run until `picoclaw outputs arm {row['name']}`"
         level = config.format_level(row["level"]) if row["armed"] else "not driven"
         fault = f", {row['fault']}" if row["fault"] else ""
-        yield f"{row['name']} ({row['kind']}, {row['place']}): {level}{left}{doubt}{dry}{fault}"
+        longest = (
+            f"; at most {format_duration(row['longest'])}" if "longest" in row else ""
+        )  # a supervisor of before has none
+        yield f"{row['name']} ({row['kind']}, {row['place']}{longest}): {level}{left}{doubt}{dry}{fault}"

@@ -54,7 +54,7 @@ def test_a_person_arms_switches_and_disarms(tmp_path, home):
     arm(tmp_path)
     assert outputs("set", "pump", "on", "60").stdout == "pump is on for 60 s\n"
     assert pin(home) == 1, "it runs on after the command has ended"
-    assert "pump (pump, gpio GPIO17): on, " in outputs("list").stdout
+    assert "pump (pump, gpio GPIO17; at most 10 min): on, " in outputs("list").stdout
     assert outputs("off", "pump").returncode == 0
     assert pin(home) == 0
     assert outputs("set", "pump", "on", "60").returncode == 0
@@ -184,7 +184,7 @@ def test_the_tool(home):
 
     assert call(action="set", name="pump", level="on", seconds=60) == "pump is on for 60 s"
     assert pin(home) == 1
-    assert "pump (pump, gpio GPIO17): on, " in call(action="list")
+    assert "pump (pump, gpio GPIO17; at most 10 min): on, " in call(action="list")
     assert "rule actuate.unattended = ask" in call("cron", action="set", name="pump", level="on")
     assert "rule 'who'" in call("cron", action="set", name="lamp", level="on")
     assert call("cron", action="off", name="pump") == "pump is at its safe level, off"
@@ -234,7 +234,7 @@ def test_an_empty_outputs_toml_and_no_lines_of_the_audit(tmp_path, home):
 
 def test_what_is_not_armed_has_no_level(tmp_path, home):
     assert (
-        "pump (pump, gpio GPIO17): not driven, dry run"
+        "pump (pump, gpio GPIO17; at most 10 min): not driven, dry run"
         in picoclaw_process(tmp_path, "outputs", "--board", "sim").stdout
     )
 

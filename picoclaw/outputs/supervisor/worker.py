@@ -64,6 +64,7 @@ def make_output_row(output: OutputConfig, lease: Lease | None, now: float) -> An
         "place": output.place,
         "level": lease.level if lease else output.safe_level,
         "left": round(lease.ends - now, 1) if lease else None,
+        "longest": output.longest_on_s,
     }
 
 
