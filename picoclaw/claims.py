@@ -69,8 +69,8 @@ _NUMBER = pattern(r"-?\d+(?:[.,]\d+)?")
 _PROMISE = pattern(
     r"\bI(?:['’]ll| will| am going to|['’]ve| have| just) (?:now |just |also |already )?(?:remind you\b(?! that you| of (?!it\b|this\b))|wake you|alert you"
     r"|notify you|let you know when|(?:remember|saved?|stored?|noted?) (?:it|that|this|the|your|down|for)\b|set (?:it|an?|the|your|up)\b"
-    r"|scheduled? |cancell?ed |deleted? (?:it|that|the|your)|added? .{1,60}? to (?:your|the) (?:list|notes?|tasks?|reminders?|calendar)"
-    r"|wr(?:ote|itten) (?:it|that|this) (?:down|in|to)|(?:switch|turn)ed (?:it|the) )"
+    r"|scheduled? |cancell?ed |deleted? (?:it|that|the|your)|add(?:ed)? .{1,60}? to (?:your|the|my) (?:\w+ ){0,2}?(?:list|checklist|notes?|tasks?|reminders?|calendar)"
+    r"|wr(?:ote|itten) (?:it|that|this) (?:down|in|to)|(?:switch|turn)(?:ed)? (?:it|on|off|(?:the|your) [\w-]+ (?:on|off))\b|(?:switch|turn)ed (?:it|the) )"
     r"|^(?:Noted|Saved|Reminder set|Timer set)\b(?= *[.!,:—-])",
     re.IGNORECASE | re.MULTILINE,
 )

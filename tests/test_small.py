@@ -534,6 +534,9 @@ def test_an_echo_is_asked_again_for_words_behind_the_same_prompt(chat):
     ("text", "said", "mark"),
     [
         ("phew, what a day", "I have set your alarm, I will remind you.", "nothing was noted"),
+        ("phew, what a day", "I will switch the lamp on for twenty minutes if it gets dark.", "nothing was noted"),
+        ("phew, what a day", "I will add 'order the tulips' to my heartbeat checklist.", "nothing was noted"),
+        ("phew, what a day", "I will turn to another subject then.", ""),
         ("ugh, what a night", "It is 41 °C in the greenhouse right now.", "41 °C"),
         ("write a poem about rain", "I will remind you, said the rain, of 5 ways to feel no pain.", ""),
     ],

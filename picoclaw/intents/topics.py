@@ -8,7 +8,7 @@ understood by templates and frames is named as a topic too, so that both can be 
 import json
 import math
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -79,11 +79,12 @@ class Features:
 class TopicClassifier:
     """The weights of one language."""
 
-    def __init__(self, lines: Iterable[bytes]) -> None:
-        """The first line has the topics, each further one a feature and a byte for each topic's weight."""
-        rows: Iterator[bytes] = iter(lines)
-        self.topics: list[str] = json.loads(next(rows))
-        self._weights = dict(row.split(b"\t", 1) for row in rows)
+    def __init__(self, data: bytes) -> None:
+        """A line of JSON with the topics, one of features with tabs between them, then a byte for each weight of each."""
+        topics, names, weights = data.split(b"\n", 2)
+        self.topics: list[str] = json.loads(topics)
+        size = len(self.topics)
+        self._weights = {name: weights[n * size : (n + 1) * size] for n, name in enumerate(names.split(b"\t"))}
 
     def score(self, features: Collection[str]) -> list[tuple[float, str]]:
         """Each topic's share of what a sentence may be about, the likeliest first."""
@@ -108,7 +109,7 @@ def _share(sums: Sequence[float], topics: Sequence[str]) -> list[tuple[float, st
 def load_topics(file: Path) -> TopicClassifier:
     """Load what was trained. Raises OSError, ValueError."""
     try:
-        return TopicClassifier(zlib.decompressobj().decompress(read_file(file), _MAX_WEIGHTS).splitlines())
+        return TopicClassifier(zlib.decompressobj().decompress(read_file(file), _MAX_WEIGHTS))
     except zlib.error as error:
         raise ValueError(f"{file.name} is no file of weights: {error}; make it with tests/bench/topics.py") from error
 

@@ -32,6 +32,7 @@ FURNISHED = {
     "l": make_lamp_home,
     "m": make_lamp_home,
     "n": make_pump_home,
+    "o": make_pump_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}

@@ -181,8 +181,10 @@ def judge_files(files: Sequence[Path]) -> None:
             print(f"{file.stem}, {kind}, {total.total()} sentences: {told}", flush=True)
 
 
-def train(bags: Sequence[Collection[str]], topics: Sequence[int], size: int, weights: Sequence[float]) -> list[bytes]:
-    """Multinomial logistic regression; returns rows of the features and their weights, the last one for none."""
+def train(
+    bags: Sequence[Collection[str]], topics: Sequence[int], size: int, weights: Sequence[float]
+) -> dict[str, bytes]:
+    """Multinomial logistic regression; returns the features and their weights, '' for those of none."""
     counts = Counter(feature for bag in bags for feature in bag)
     names = sorted(feature for feature, count in counts.items() if count > 2)
     numbers = {name: n for n, name in enumerate(names)}
@@ -209,14 +211,14 @@ def train(bags: Sequence[Collection[str]], topics: Sequence[int], size: int, wei
     return pack([*names, ""], w)
 
 
-def pack(names: list[str], w: np.ndarray) -> list[bytes]:
-    """A feature and its weights in a line each, without pairs, beginnings and pieces that weigh next to nothing."""
+def pack(names: list[str], w: np.ndarray) -> dict[str, bytes]:
+    """Features and their weights, without pairs, beginnings and pieces that weigh next to nothing."""
     steps = np.clip(np.rint(w * SCALE), -30, 30).astype(int)
-    return [
-        f"{name}\t".encode() + bytes((ZERO + row).tolist())
+    return {
+        name: bytes((ZERO + row).tolist())
         for name, row in zip(names, steps, strict=True)
         if abs(row).max() > any(mark in name for mark in " *~")
-    ]
+    }
 
 
 class Rows:
@@ -233,12 +235,12 @@ class Rows:
                 weight = (1.0 if source[-1:].isdigit() else 0.4 * len(texts) ** -0.5) / (1 if bags[0] == bags[1] else 2)
                 self.rows += [(topic, text, weight, bag, source) for bag in bags[: 1 if bags[0] == bags[1] else 2]]
 
-    def train(self, leave_out: str = "-") -> list[bytes]:
+    def train(self, leave_out: str = "-") -> bytes:
         rows = [one for one in self.rows if one[4] != leave_out]
         topics = sorted({one[0] for one in rows})
         numbers = [topics.index(one[0]) for one in rows]
         told = train([one[3] for one in rows], numbers, len(topics), [one[2] for one in rows])
-        return [json.dumps(topics).encode(), *told]
+        return b"\n".join([json.dumps(topics).encode(), "\t".join(told).encode(), b"".join(told.values())])
 
 
 def list_lines(language: str) -> Iterator[tuple[str, str, str]]:
@@ -249,6 +251,9 @@ def list_lines(language: str) -> Iterator[tuple[str, str, str]]:
 
 
 def main() -> None:
+    if "--help" in sys.argv:
+        print(__doc__)
+        return
     if "--judge" in sys.argv:
         judge_files([Path(one) for one in sys.argv[1:] if one[0] != "-"])
         return
@@ -261,11 +266,11 @@ def main() -> None:
             write(ROOT / f"templates/intents/{language}.topics", rows.train())
 
 
-def write(file: Path, told: list[bytes]) -> None:
+def write(file: Path, told: bytes) -> None:
     file.parent.mkdir(exist_ok=True)
-    packed = zlib.compress(b"\n".join(told), 9)
+    packed = zlib.compress(told, 9)
     file.write_bytes(packed)
-    print(file.name, len(told), "features", sum(map(len, told)), "bytes,", len(packed), "packed", flush=True)
+    print(file.name, told.count(b"\t") + 1, "features", len(told), "bytes,", len(packed), "packed", flush=True)
 
 
 if __name__ == "__main__":
