@@ -530,6 +530,14 @@ def test_an_echo_is_asked_again_for_words_behind_the_same_prompt(chat):
     assert again.startswith("my cat died\n")
 
 
+def test_a_rule_that_the_matcher_only_proposes_is_shown_and_waits(chat):
+    turn, bodies = chat([], "If it should ever fall below four degrees in the greenhouse, please let me know at once.")
+    assert turn.reply.startswith(
+        "Shall I keep this rule? greenhouse_temperature: when the temperature of greenhouse is below 4 °C"
+    )
+    assert bodies == []
+
+
 @pytest.mark.parametrize(
     ("text", "said", "mark"),
     [

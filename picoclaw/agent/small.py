@@ -529,6 +529,8 @@ class SmallProvider:
             matches[0].intent == "sum" or (matches[0].missing and not self._admit(text, request))
         ):
             return True
+        if len(matches) == 1 and self._matcher.is_shown_first(matches[0]):
+            return True  # a rule in other words, which waits for a yes
         return any("_called" in match.said for match in matches) and all(
             match.tool in offered and ("_called" in match.said or _is_near(text, match))
             for text, match in wishes

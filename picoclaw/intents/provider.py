@@ -512,7 +512,7 @@ class IntentProvider:
         ready = [
             match
             for _, match in wishes
-            if match and match.tool in offered and (not match.missing or self._is_shown_first(match))
+            if match and match.tool in offered and (not match.missing or self.is_shown_first(match))
         ]
         moves = any(self._matcher.intents[match.intent].kind for match in ready)
         if ready and (len(ready) == len(wishes) or not moves):
@@ -529,7 +529,7 @@ class IntentProvider:
             yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
 
-    def _is_shown_first(self, match: IntentMatch) -> bool:
+    def is_shown_first(self, match: IntentMatch) -> bool:
         """Whether a proposal is shown by its tool, which asks for a yes."""
         is_whole = match.route == "proposal" and bool(match.arguments) and "_like" not in match.said
         return is_whole and match.tool in self._confirmed()

@@ -445,6 +445,11 @@ class TimeReader:
         near = tail.split()
         day, first, last, count = self.window(near, bare=True) if near else ("", "", "", 0)
         if count and not day:
+            half = self._words["parts"].get(part, ("",))[0]
+            if half and not self._get_half(" ".join(near[:count])):  # "every evening from half past five until nine"
+                first = f"{_compute_hour(int(first[:2]), half):02}{first[2:]}"
+                ends = [last] if int(last[:2]) > 12 else [last, f"{int(last[:2]) % 12 + 12}{last[2:]}"]
+                last = min(ends, key=lambda end: count_seconds_between(first, end))
             return (first,), count_seconds_between(first, last), len(" ".join([*near[:count], ""]))
         times, end = self._clocks(tail, part)
         return times, 0.0, end
