@@ -536,6 +536,11 @@ def test_a_rule_that_the_matcher_only_proposes_is_shown_and_waits(chat):
         "Shall I keep this rule? greenhouse_temperature: when the temperature of greenhouse is below 4 °C"
     )
     assert bodies == []
+    turn, bodies = chat(
+        [], "What time is it? If it should ever fall below three degrees in the greenhouse, please let me know at once."
+    )
+    assert "Shall I keep this rule? greenhouse_temperature" in turn.reply
+    assert bodies == []
 
 
 @pytest.mark.parametrize(

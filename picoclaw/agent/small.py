@@ -557,6 +557,8 @@ class SmallProvider:
         match = self._matcher.match(wish, offered) if read_form(wish) != "talk" else None
         if match and "read_file" in offered and (file := self._find_list(match)):
             return self._make_call("read_file", {"path": file}, "read_file")
+        if match and self._matcher.is_shown_first(match) and match.tool in offered:
+            return self._make_call(match.tool, match.arguments)
         if match and _is_near(wish, match) and wish != self._distrusted:
             call = self._make_call(match.tool, match.arguments)
             if match.tool == "memory_forget" and (about := str(call.arguments.get("text", ""))):
