@@ -3,7 +3,8 @@
 Updates are taken by one long poll after the other, and each is acknowledged when it has been kept. A poll that goes
 silent is given up a little after Telegram would have ended it. One that stays empty is held against what Telegram says
 is waiting, asked over another connection: a poll can be answered and deaf. Which message asks a question is kept in
-`state.db`: the answer may come after a restart, and from somewhere else.
+`state.db`: the answer may come after a restart, and from somewhere else. An update that comes twice is posted twice and
+kept once, by its number (`Inbox.put`).
 
 Whole answers are sent in order and at the pace that Telegram allows, and each part once if that is known: Telegram has
 no number by which a message sent twice could be dropped. Where the connection breaks after a part was handed over, it is

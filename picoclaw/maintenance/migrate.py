@@ -1,4 +1,5 @@
-"""What becomes of what another agent's home holds: steps, each of which is done once and can be taken back.
+"""What becomes of what another agent's home holds: steps, each of which is done once and can be taken back. A home of an
+earlier picoclaw is brought up to date in store/database.py.
 
 What is about to be done stands in a journal before it is done. A run that was killed is gone on with: what is written
 already is known by its digest, a job that was added by its number. Neither folder of what was before belongs into a

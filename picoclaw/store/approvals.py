@@ -1,7 +1,8 @@
 """Calls that wait for the owner's yes, in `state.db`: kept whole, answered once, and never made twice.
 
 A call goes from `waiting` to `running`, durably before it is made, and on to how it ended. One that is found running
-when its process is gone may have been done or not: it is told as `unknown`, and nobody makes it again.
+when its process is gone may have been done or not: it is told as `unknown`, and nobody makes it again. Who may answer is decided in
+security/guard.py.
 """
 
 import json

@@ -173,7 +173,7 @@ class InterruptedMessage(NamedTuple):
     """What a process had begun to answer when it died.
 
     `reply` is what it had kept of that, None for nothing; `within` the number whose turn was to hear it, 0 for its own,
-    AGAIN for its own after another process had died of it; `acts` tells whether something may have been done that is
+    RETRIED for its own after another process had died of it; `acts` tells whether something may have been done that is
     not known.
     """
 

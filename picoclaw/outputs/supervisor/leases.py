@@ -137,7 +137,7 @@ class GpioOutput:
         self._handle.set(self._physical(level))
 
     def level(self) -> float:
-        """See Terminal.level: what is at the pin, which a short circuit can hold against us."""
+        """See OutputDriver.level: what is at the pin, which a short circuit can hold against us."""
         return ON if bool(self._handle.get()) != self._low else OFF
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class PwmOutput:
             time.sleep(_PERMISSION_RETRY_S)
 
     def drive(self, level: float) -> None:
-        """See Terminal.drive; the kernel refuses a period that is shorter than the duty, so a long duty goes first."""
+        """See OutputDriver.drive; the kernel refuses a period that is shorter than the duty, so a long duty goes first."""
         share = ON - level if self._low != self._is_inversed() else level
         duty = round(self._period * share / ON)
         if self._number("period") != self._period:
@@ -196,7 +196,7 @@ class PwmOutput:
         )
 
     def close(self) -> None:
-        """See Terminal.close: the kernel goes on with it."""
+        """See OutputDriver.close: the kernel goes on with it."""
 
     def _number(self, name: str) -> int:
         text = self._board.text(f"{self._folder}/{name}")
@@ -240,7 +240,7 @@ class ExpanderOutput:
         return ON - share if self._low else share
 
     def close(self) -> None:
-        """See Terminal.close: the part goes on with it."""
+        """See OutputDriver.close: the part goes on with it."""
 
 
 # The stop button: an input line whose active level, or a short press, stops everything.
