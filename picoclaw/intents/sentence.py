@@ -42,6 +42,7 @@ SlotReading = tuple[Any, int]
 _WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
+_AMOUNTS, _AMOUNT_PART, _LETTERS = pattern(r"(?:\d+[a-z]+){2,}"), pattern(r"\d+|[a-z]+"), pattern(r"[a-z]+")
 _HEX_ADDRESS = pattern(r"0x[0-9a-f]{1,4}")
 _FILE_NAME = pattern(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 _WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
@@ -123,6 +124,8 @@ class Sentence:
                 parts = expand[word].split()
             elif glued and glued[2] in glue:
                 parts = [glued[1], glued[2]]
+            elif _AMOUNTS.fullmatch(word) and {*_LETTERS.findall(word)} <= glue:
+                parts = _AMOUNT_PART.findall(word)  # "1h30m"
             elif about := _ISH.fullmatch(word):
                 parts = [about[1]]
             elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
