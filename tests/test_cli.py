@@ -59,6 +59,10 @@ def test_a_note_that_is_found_and_forgotten_is_not_shown_as_a_search(tmp_path):
     assert (done, told.partition(" memory/")[0]) == ("Le numéro 1 est fait.", "oublié, de")
 
 
+def test_a_day_that_comes_again_is_at_nine_in_a_first_meeting_too(tmp_path):
+    assert "every monday at 09:00" in chat(tmp_path, "remind me every monday to check the filter").stdout
+
+
 def test_json_has_the_whole_turn(tmp_path):
     told = json.loads(chat(tmp_path, "how warm is it?", "--json").stdout)
     assert set(told) == {"reply", "turn", "provider", "simulated"}

@@ -314,6 +314,15 @@ class IntentMatcher:
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
 
+    def complete_hour(
+        self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
+    ) -> IntentMatch | None:
+        """The same; where a text is a reminder of days and lacks nothing but the hour, with the usual one."""
+        if not found or not found.missing or found.intent != "cron_add" or NO_HOUR in text:
+            return found
+        again = self.match(self._add_hour(self._read(text)), offered)
+        return again if again and "cron_expr" in again.arguments and is_complete(again) else found
+
     def _add_hour(self, s: Sentence) -> str:
         """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
         near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
@@ -832,15 +841,8 @@ class IntentMatcher:
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         parts = self._match_all(text, offered, topic, last)
-        if (
-            len(parts) == 1
-            and (found := parts[0][1])
-            and found.missing
-            and found.intent == "cron_add"
-            and NO_HOUR not in text
-        ):
-            again = self.match(self._add_hour(self._read(text)), offered, topic, last)
-            parts = [(text, again)] if again and "cron_expr" in again.arguments and is_complete(again) else parts
+        if len(parts) == 1:
+            parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []

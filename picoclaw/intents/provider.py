@@ -150,7 +150,7 @@ class IntentProvider:
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(*asked[:-_MAX_HEARD:-1])
         if onboarding.ONBOARDING_TOOL in offered and (meeting := self._open_meeting()):
-            match = self._matcher.match(text, offered)
+            match = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
             return [(text, meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
         topic, last = self._topic(turns)
