@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime, tzinfo
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from picoclaw.agent.context import ContextBuilder
 from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
@@ -25,7 +25,7 @@ from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.security.audit import AuditLog
 from picoclaw.security.guard import ApprovalManager, Guard, PolicyLoader
-from picoclaw.security.policy import CallRequest, Effect, get_requester
+from picoclaw.security.policy import CallRequest, Requester, get_requester
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
@@ -494,14 +494,10 @@ class App:
         )
 
     def _list_confirmed(self) -> list[str]:
-        """The tools whose changes nobody is allowed without a yes."""
-        policy, people = self.rights.policy(), ("owner", "member", "guest")
-        effects: dict[str, Effect] = {"rule": "instruct", "memory_forget": "erase"}
-        return [
-            tool
-            for tool, effect in effects.items()
-            if all(policy.verdict(effect, tool, who)[0] != "allow" for who in people)
-        ]
+        """The tools each of whose changes waits for a yes, whoever asks; a note that is named by all its words does not."""
+        policy = self.rights.policy()
+        is_asked = all(policy.verdict("instruct", "rule", who)[0] != "allow" for who in get_args(Requester))
+        return ["rule"] if is_asked else []
 
     @cached_property
     def agent(self) -> Agent:

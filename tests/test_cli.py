@@ -47,16 +47,13 @@ def test_a_question_gets_a_simulated_temperature(tmp_path):
     assert "simulated" in done.stdout
 
 
-def test_a_note_that_is_found_and_forgotten_is_not_shown_as_a_search(tmp_path):
+def test_a_note_that_is_found_and_forgotten_after_a_yes_is_not_shown_as_a_search(tmp_path):
     for text in ("mets du savon sur la liste de courses", "Le savon, tu peux le retirer de la liste de courses"):
-        told = chat(tmp_path, text, "--session", "s").stdout
+        asked = chat(tmp_path, text, "--session", "s").stdout
+    assert asked.startswith("Je n'ai encore rien fait. Voulez-vous dire")
+    told = chat(tmp_path, "oui", "--session", "s").stdout
     assert told.startswith("oublié, de memory/")
     assert told.splitlines()[1:] == [SIMULATED]
-    for text in ("note que le fusible fait 3 A", "supprime ce que tu sais du fusible"):
-        asked = chat(tmp_path, text, "--session", "s").stdout
-    assert asked.startswith("Dois-je supprimer cette note pour de bon ? memory/")
-    done, told, *_ = chat(tmp_path, "oui", "--session", "s").stdout.splitlines()
-    assert (done, told.partition(" memory/")[0]) == ("Le numéro 1 est fait.", "oublié, de")
 
 
 def test_a_day_that_comes_again_is_at_nine_in_a_first_meeting_too(tmp_path):

@@ -108,19 +108,6 @@ def test_what_is_shown_and_waits_for_a_yes_is_not_proposed_before(tmp_path, nod)
     ]
 
 
-def test_a_note_that_is_named_by_other_words_is_asked_about_once(tmp_path):
-    strangers.make_home(tmp_path)
-    said = ("remember that the fuse is 3 A", "erase the note about the fuse", "yes", "what do you know about the fuse")
-    *_, asked, done, found = (
-        reply for _, reply in strangers.hold(tmp_path, [{"say": one, "talk": "1"} for one in said])
-    )
-    assert (asked.startswith("Shall I delete this note for good?"), "forgotten" in done, "the fuse is" in found) == (
-        True,
-        True,
-        False,
-    )
-
-
 SAID = [
     (
         "how chilly did it get in the greenhouse overnight would you say",
