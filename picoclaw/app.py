@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from picoclaw.hw.board import Board
     from picoclaw.intents.grammar import Grammar
     from picoclaw.intents.provider import IntentProvider
-    from picoclaw.maintenance.jobs import MaintenanceJobs
+    from picoclaw.maintenance.upkeep import MaintenanceJobs
     from picoclaw.memory.memory import MemoryIndex
     from picoclaw.providers.model import Chain, ModelLink
     from picoclaw.skills import SkillContext, SkillLibrary
@@ -718,7 +718,7 @@ class App:
 
         `failed_at` tells when the model failed an app that answers people, where this one does not.
         """
-        from picoclaw.maintenance.jobs import MaintenanceJobs
+        from picoclaw.maintenance.upkeep import MaintenanceJobs
         from picoclaw.memory.dream import DreamModel
 
         window, stores = self.config.model.context_tokens, self.stores

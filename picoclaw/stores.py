@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from picoclaw.memory import dream
     from picoclaw.memory.embedding import Embedder
     from picoclaw.memory.memory import MemoryIndex
-    from picoclaw.providers.ledger import UsageLedger
+    from picoclaw.providers.spending import UsageLedger
     from picoclaw.skills import Skill
     from picoclaw.store.approvals import Approvals
+    from picoclaw.store.inbox_outbox import ForeignFiles
     from picoclaw.store.jobs import Jobs
     from picoclaw.store.people import ContextFiles
     from picoclaw.store.pulse import Pulse
-    from picoclaw.store.queues import ForeignFiles
     from picoclaw.store.samples import Samples
     from picoclaw.store.sessions import Sessions
 
@@ -127,7 +127,7 @@ class Stores:
     @cached_property
     def foreign_files(self) -> ForeignFiles:
         """The files that were written after others' words were read."""
-        from picoclaw.store.queues import ForeignFiles
+        from picoclaw.store.inbox_outbox import ForeignFiles
 
         return ForeignFiles(self.database)
 
@@ -191,7 +191,7 @@ class Stores:
     @cached_property
     def ledger(self) -> UsageLedger:
         """Where requests to models are entered; what is to be corrected is kept with a turn."""
-        from picoclaw.providers.ledger import UsageLedger
+        from picoclaw.providers.spending import UsageLedger
 
         config, accounts = self.config, self.accounts
         if self.root:

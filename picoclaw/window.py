@@ -1,4 +1,4 @@
-"""How a model's window is shared between the answer, what a turn begins with, results, and the conversation. Pure."""
+"""How a model's window of tokens is shared between the answer, what a turn begins with, results, and the conversation. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_not

@@ -14,10 +14,10 @@ from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
 from picoclaw.automation.scheduler import Scheduler
 from picoclaw.daemon.delivery import deliver_messages
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.queues import Outbox
 
 BEGIN = 1_780_000_020.0
 MINUTE = 60.0

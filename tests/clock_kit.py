@@ -8,8 +8,8 @@ from picoclaw.automation.jobs import JobOutcome
 from picoclaw.automation.scheduler import Scheduler
 from picoclaw.daemon.delivery import deliver_messages
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.queues import Outbox
 
 FIRST_BOOT = "first boot"
 

@@ -14,7 +14,7 @@ from picoclaw.daemon import delivery
 from picoclaw.errors import StoreError
 from picoclaw.messages import Notice, Turn, Usage
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox
 from picoclaw.workspace import prepare_home
 
 WORDING = {"arrived": "[{notes}]\n{content}", "untrusted": '<untrusted from="{name}">\n{content}\n</untrusted>'}

@@ -24,7 +24,7 @@ from person import Person, picoclaw
 from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 
 HOURS = 72
 MORE = """

@@ -30,7 +30,7 @@ from picoclaw.hw import detect
 from picoclaw.messages import Inbound
 from picoclaw.outputs import config as outputs_config
 from picoclaw.records import replace
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 
 OUTPUTS = """

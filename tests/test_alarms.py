@@ -13,7 +13,7 @@ from telegram_server import OWNER, TOKEN, TelegramServer
 
 from picoclaw.daemon.background import MAX_WAITING_ALARMS
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox, put_message
+from picoclaw.store.inbox_outbox import Outbox, put_message
 
 RULES = """
 [rules.warm]

@@ -23,7 +23,7 @@ from picoclaw.security.guard import ApprovalAnswer, ApprovalManager, Guard
 from picoclaw.security.policy import CallRequest, Decision, Policy
 from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.tools.registry import Toolset, tool
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)

@@ -19,8 +19,8 @@ from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_job
 from picoclaw.errors import ToolError
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound
-from picoclaw.occurrences import Plan
 from picoclaw.records import replace
+from picoclaw.schedules import Plan
 from picoclaw.store.database import Database, Marks
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.sessions import Sessions

@@ -24,7 +24,7 @@ from person import Person, picoclaw, picoclaw_process
 
 from picoclaw import maintenance
 from picoclaw.cli import maintenance as update_verb
-from picoclaw.maintenance import Installation, MaintenanceError, UpdateTrial, backup, database_copy, service, update
+from picoclaw.maintenance import Installation, MaintenanceError, UpdateTrial, backup, database_copy, systemd, update
 from picoclaw.security.audit import AuditLog
 from picoclaw.store import database
 from picoclaw.store.database import Database, Marks
@@ -564,7 +564,7 @@ def installed(tmp_path, monkeypatch):
 
 
 def switched(where, home, seconds=0.01):
-    update.switch_version(where, "new", home, service.find_running_service(), seconds, lambda _: None)
+    update.switch_version(where, "new", home, systemd.find_running_service(), seconds, lambda _: None)
 
 
 @pytest.mark.sweep
@@ -634,7 +634,7 @@ def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, m
     lived_in(home, "mine").close()
     version("new")
     (tools / fault).write_text("new\n")
-    real = service.Service.do
+    real = systemd.Service.do
 
     def and_writes(self, act):
         if act == "start" and where.get_version("current") == "new":
@@ -647,7 +647,7 @@ def test_a_service_that_does_not_stay_up_goes_back(tmp_path, installed, fault, m
         real(self, act)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.Service, "do", and_writes)
+        patch.setattr(systemd.Service, "do", and_writes)
         with pytest.raises(MaintenanceError, match="went back to old"):
             switched(where, home)
     assert (where.get_version("current"), where.trial()) == ("old", None)
@@ -666,23 +666,23 @@ def test_an_update_that_was_cut_off_can_be_taken_back(tmp_path, installed):
     cut = f"""
 import os, sys
 from pathlib import Path
-from picoclaw.maintenance import service, update
+from picoclaw.maintenance import systemd, update
 from picoclaw.maintenance import Installation
-update.switch_version(Installation(Path({str(where.root)!r})), "new", Path({str(home)!r}), service.find_running_service(), 9, lambda _: os._exit(9))
+update.switch_version(Installation(Path({str(where.root)!r})), "new", Path({str(home)!r}), systemd.find_running_service(), 9, lambda _: os._exit(9))
 """
     assert subprocess.run([sys.executable, "-c", cut], timeout=60).returncode == 9
     assert where.get_version("current") == "new"
     assert where.trial() == UpdateTrial("new", "old", home)
-    update.roll_back(where, where.trial(), service.find_running_service())
+    update.roll_back(where, where.trial(), systemd.find_running_service())
     assert (where.get_version("current"), where.trial()) == ("old", None)
     assert marks_of(home) == {"mine"}
 
 
 def test_only_the_service_of_this_installation_is_touched(installed):
     where, _, _ = installed
-    assert service.find_service(str(where.root)).home() == "/srv/claw"
-    assert service.find_service(f"{where.root}/current/bin/picoclaw").runs()
-    assert service.find_service(str(where.root)[:-1], "") is None
+    assert systemd.find_service(str(where.root)).home() == "/srv/claw"
+    assert systemd.find_service(f"{where.root}/current/bin/picoclaw").runs()
+    assert systemd.find_service(str(where.root)[:-1], "") is None
 
 
 def test_a_version_is_tried_where_there_is_no_home_yet(tmp_path, installed):

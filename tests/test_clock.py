@@ -14,8 +14,8 @@ from rows import each_row
 from picoclaw.automation.clock import ClockWatch
 from picoclaw.automation.jobs import JobOutcome
 from picoclaw.daemon.delivery import deliver_messages, format_message
-from picoclaw.occurrences import Plan, list_occurrences, plan_interval
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.schedules import Plan, list_occurrences, plan_interval
+from picoclaw.store.inbox_outbox import OutboxMessage
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC).timestamp()

@@ -13,7 +13,7 @@ from person import Person, environment, picoclaw_process
 from sandbox_kit import needs_walls
 
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 
 
 @pytest.fixture(scope="module")

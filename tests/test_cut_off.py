@@ -14,7 +14,7 @@ from sandbox_kit import needs_walls
 from telegram_server import OWNER, TOKEN, TelegramServer, black_hole, reset_after
 
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, Outbox
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 
 CUT_OFF = "picoclaw was cut off while it answered this: 'do it'. It is not known whether an action under way was done"
 ACT = "print('done', file=open('acts', 'a'), flush=True)"

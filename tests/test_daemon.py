@@ -43,7 +43,7 @@ from picoclaw.records import replace
 from picoclaw.store import conversations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox, OutboxMessage
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -411,7 +411,7 @@ def kept(desk):
 def test_after_a_crash_what_was_begun(tmp_path, monkeypatch, text, how, again, letters):
     desk = Desk(tmp_path)
     desk.respond = how(desk)
-    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.inbox_outbox", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives(text, external="1")
     with pytest.raises(Killed):
@@ -437,7 +437,7 @@ def test_what_kills_whoever_answers_it_is_tried_once_more_and_then_given_up(tmp_
         desk = Desk(tmp_path, killed)
         desk.arrives("poison", external="1")
         with monkeypatch.context() as dead:
-            dead.setattr("picoclaw.store.queues.get_process_identity", lambda: DEAD)
+            dead.setattr("picoclaw.store.inbox_outbox.get_process_identity", lambda: DEAD)
             with pytest.raises(Killed):
                 desk.works()
         desk.database.close()
@@ -459,7 +459,7 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
         raise Killed
 
     desk.respond = hears
-    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.inbox_outbox", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk.arrives("first", external="1")
     with pytest.raises(Killed):
@@ -473,7 +473,7 @@ def test_what_a_killed_turn_had_heard_is_answered_by_itself(tmp_path, monkeypatc
 
 
 def test_an_answer_that_a_terminal_may_have_seen_is_told_again_with_a_word_of_that(tmp_path, monkeypatch):
-    for module in ("picoclaw.store.queues", "picoclaw.store.conversations"):
+    for module in ("picoclaw.store.inbox_outbox", "picoclaw.store.conversations"):
         monkeypatch.setattr(f"{module}.get_process_identity", lambda: DEAD)
     desk = Desk(tmp_path)
     for key in ("home", "wire:1"):

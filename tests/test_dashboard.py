@@ -20,7 +20,7 @@ from picoclaw.hw import detect
 from picoclaw.messages import Inbound, Notice
 from picoclaw.outputs import config
 from picoclaw.records import replace
-from picoclaw.store.queues import Inbox, InboxMessage
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, SensorFailure, Series
 
 STATUS = {

@@ -21,7 +21,7 @@ from picoclaw.config.tables import HookConfig, ModelConfig, PageConfig, Telegram
 from picoclaw.files import find_shipped
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.sim import SimBoard
-from picoclaw.maintenance import doctor, service
+from picoclaw.maintenance import doctor, systemd
 from picoclaw.maintenance.doctor import is_local_network, is_loopback, list_listeners
 
 MOUNTS = "/dev/mmcblk0p2 / ext4 rw,noatime 0 0\nproc /proc proc rw 0 0\n"
@@ -317,7 +317,7 @@ def test_offline_asks_no_server(tmp_path):
 )
 def test_a_unit_from_another_version_is_noted(tmp_path, monkeypatch, text, said):
     unit = tmp_path / "picoclaw.service"
-    monkeypatch.setattr(service, "find_installed_unit", lambda: unit)
+    monkeypatch.setattr(systemd, "find_installed_unit", lambda: unit)
     if text is not None:
         unit.write_text(text)
     found = [row for row in doctor.examine_installation() if row.status == "note"]
@@ -386,7 +386,7 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
     ],
 )
 def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, fix):
-    monkeypatch.setattr(service, "find_installed_unit", lambda: Path(unit))
-    monkeypatch.setattr(service, "find_running_service", lambda: None)
+    monkeypatch.setattr(systemd, "find_installed_unit", lambda: Path(unit))
+    monkeypatch.setattr(systemd, "find_running_service", lambda: None)
     found = {row.status: row for row in doctor.examine_installation()}
     assert found["bad"].fix.endswith(fix)

@@ -40,9 +40,9 @@ MAY = {
     "picoclaw/outputs/supervisor/sensing.py": "a pipe between threads",
     "picoclaw/outputs/client.py": "the supervisor's own log, cut at its start",
     # what comes from another program, or is of no use any more
-    "picoclaw/maintenance/migrate.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
+    "picoclaw/maintenance/import_home.py": "moves whole folders by one rename, and syncs what it was in; it is killed at every sync",
     "picoclaw/maintenance/household.py": "moves what a removed person has left; what a cut leaves is moved when the name is given again",
-    "picoclaw/maintenance/migrate_origins.py": "a copy in a temporary folder, to be read",
+    "picoclaw/maintenance/foreign_homes.py": "a copy in a temporary folder, to be read",
     "picoclaw/mcp/client.py": "a server's own folder, which is made again where it is missing",
     "picoclaw/cli/mcp.py": "takes a server's token and folder away, once nothing names it",
     # what the kernel's files are told, which are no disk

@@ -14,11 +14,11 @@ from picoclaw.config.tables import ToolsConfig
 from picoclaw.daemon.background import run_job
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.occurrences import Plan
 from picoclaw.records import replace
+from picoclaw.schedules import Plan
 from picoclaw.security.guard import ApprovalAnswer
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.store.queues import Inbox, InboxMessage
 from picoclaw.workspace import prepare_home
 
 pytestmark = needs_walls

@@ -25,7 +25,7 @@ from picoclaw.maintenance import repair
 from picoclaw.store.conversations import UNREAD_TAINT, History, TurnWriteBehind
 from picoclaw.store.conversations import UnsavedTurn as Turned
 from picoclaw.store.database import HISTORY_FILE, HISTORY_MIGRATIONS, Database
-from picoclaw.store.queues import Inbox, Outbox, OutboxMessage
+from picoclaw.store.inbox_outbox import Inbox, Outbox, OutboxMessage
 from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, Series
 
 

@@ -29,8 +29,8 @@ from picoclaw.errors import ConfigError, DeviceMissing, StoreError
 from picoclaw.messages import Message, Notice, ToolCall, ToolRun, Turn, Usage
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import ChecklistItemState, Heartbeats
-from picoclaw.store.queues import Outbox
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=BERLIN)

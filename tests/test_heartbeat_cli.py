@@ -21,8 +21,8 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop
 from picoclaw.records import replace
 from picoclaw.store.database import HISTORY_FILE, HISTORY_MIGRATIONS, Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Heartbeats
-from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import ClockReading, SampleBlock, Samples, Series
 from picoclaw.workspace import prepare_home
 

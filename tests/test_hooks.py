@@ -20,7 +20,7 @@ from picoclaw.config.tables import HookConfig
 from picoclaw.errors import ConfigError
 from picoclaw.messages import Notice, Turn, Usage
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox
 
 SECRET = "0123456789abcdef"
 TEMPLATE = '<untrusted from="{name}">\n{content}\n</untrusted>'

@@ -13,10 +13,10 @@ from picoclaw.automation.clock import read_boot_id
 from picoclaw.daemon.delivery import open_chat
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.occurrences import BoardZone, Plan
+from picoclaw.schedules import BoardZone, Plan
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job, JobDecision, Jobs
-from picoclaw.store.queues import Outbox
 from picoclaw.tools.cron import CronTool, move_jobs_to_zone
 from picoclaw.tools.registry import Toolset, collect_tools
 
@@ -133,7 +133,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 Outbox(Database(Path(sys.argv[1]))).attend(sys.argv[2])
 print("open", flush=True)
 sys.stdin.read()

@@ -21,7 +21,7 @@ from picoclaw.config.tables import TelegramConfig
 from picoclaw.messages import ToolCall
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.database import Database
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.workspace import prepare_home
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)

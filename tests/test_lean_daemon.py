@@ -21,7 +21,7 @@ from test_run import Daemon
 
 from picoclaw.daemon import background
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 
 HEAVY = {
     "numpy",
@@ -45,7 +45,7 @@ HEAVY = {
     "picoclaw.maintenance.doctor",
     "picoclaw.maintenance.update",
     "picoclaw.maintenance.backup",
-    "picoclaw.maintenance.service",
+    "picoclaw.maintenance.systemd",
 }
 NETWORK = {"httpx", "httpcore", "h11", "idna", "urllib.request"}
 WEB = {"bottle", "waitress", "logging"}

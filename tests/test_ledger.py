@@ -41,12 +41,13 @@ from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, S
 from picoclaw.hw.sim import SimBoard
 from picoclaw.memory import notes
 from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, Request, Stop, Text, ToolCall, Usage
-from picoclaw.occurrences import Plan
 from picoclaw.prompts import estimate_tokens
-from picoclaw.providers import ledger
-from picoclaw.providers.ledger import DailyUse, UsageLedger
+from picoclaw.providers import spending
+from picoclaw.providers.spending import DailyUse, UsageLedger
 from picoclaw.records import replace
+from picoclaw.schedules import Plan
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job
 from picoclaw.store.ledger import (
     CAP_LEVEL_MARK,
@@ -57,7 +58,6 @@ from picoclaw.store.ledger import (
     add_usage,
     get_day_spending,
 )
-from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.stores import Stores
 from picoclaw.window import count_request_bytes
@@ -92,10 +92,10 @@ def test_what_nobody_waits_for_stops_first(cause, stops_at):
     refused = [
         percent
         for percent in (79, 80, 89, 90, 99, 100, 130)
-        if ledger.explain_cap(DailyUse(percent * 10), COSTS, cause)
+        if spending.explain_cap(DailyUse(percent * 10), COSTS, cause)
     ]
     assert refused == [percent for percent in (79, 80, 89, 90, 99, 100, 130) if percent >= stops_at]
-    assert not ledger.explain_cap(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
+    assert not spending.explain_cap(DailyUse(10**9, 10**9), CostsConfig(prices=PRICES), cause)
 
 
 @each_row(
@@ -110,7 +110,7 @@ def test_what_nobody_waits_for_stops_first(cause, stops_at):
     ],
 )
 def test_how_far_the_caps_are_used_is_said(used, costs, said):
-    assert ledger.format_use(used, costs) == said
+    assert spending.format_use(used, costs) == said
 
 
 @each_row(
@@ -126,9 +126,9 @@ def test_how_far_the_caps_are_used_is_said(used, costs, said):
 )
 def test_the_price_of_a_model(model, price, known):
     prices = PRICED.by_model
-    assert (ledger.get_price(prices, model), ledger.is_priced(prices, model)) == (price, known)
-    assert ledger.get_price({}, model) == Price(0, 0)
-    assert not ledger.is_free({}, model)
+    assert (spending.get_price(prices, model), spending.is_priced(prices, model)) == (price, known)
+    assert spending.get_price({}, model) == Price(0, 0)
+    assert not spending.is_free({}, model)
 
 
 def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
@@ -137,7 +137,7 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
         LedgerKey(TODAY, "openai:local", "chat", "terminal"): LedgerTotals(1, 10_000, 500, 0, 0.0),
         LedgerKey(TODAY, "openai:big", "chat", "terminal"): LedgerTotals(1, 90, 10, 0, 0.95),
     }
-    used = ledger.count_use(rows, costs.by_model)
+    used = spending.count_use(rows, costs.by_model)
     assert (used, used.percent(costs)) == (DailyUse(100, 0.95), 95)
 
 
@@ -152,7 +152,7 @@ def test_the_nearer_cap_counts_and_a_model_that_is_free_counts_for_none():
     ids=["noon", "the last second", "the long day", "the short day"],
 )
 def test_a_day_ends_by_the_owners_calendar(now, left):
-    assert ledger.get_seconds_left(now) == left
+    assert spending.get_seconds_left(now) == left
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_correction_that_is_lost_to_a_cut_leaves_the_estimate_which_says_so(bo
     books.book.end(books.book.begin(CHAT, "openai:big", 100, 50), 90, 5, known=True)
     books.book = books.opened()  # the process is gone, and what it had in mind
     assert books.book.today() == DailyUse(150)
-    assert list(ledger.format_today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
+    assert list(spending.format_today(books.book.accounts.rows(TODAY, TODAY), COSTS)) == [
         "today 150 of 1,000 tokens (15 %): chat 150",
         "150 of these tokens were counted by no server, and are estimated",
     ]
@@ -841,7 +841,7 @@ def test_a_server_that_was_not_there_is_in_no_table(books):
     books.book.end(books.book.begin(CHAT, "openai:away", 100, 9), 0, 0, known=True)
     books.take(10, model="openai:small")
     rows = books.book.accounts.rows(TODAY, TODAY)
-    shown = "\n".join([*ledger.format_table(rows, "model", costs), *ledger.format_today(rows, costs)])
+    shown = "\n".join([*spending.format_table(rows, "model", costs), *spending.format_today(rows, costs)])
     assert ("openai:small" in shown, "away" in shown) == (True, False)
 
 
@@ -875,5 +875,5 @@ def test_the_docs_name_each_cause_and_each_step():
         *("summary", "dream", "review", "summon", "memory", "warm"),
     }
     steps = [int(step) for step in re.findall(r"^\| (\d+) % \|", DOCS, re.MULTILINE)]
-    assert steps == sorted({ledger.get_limit_percent(cause) for cause in causes})
+    assert steps == sorted({spending.get_limit_percent(cause) for cause in causes})
     assert f"last {RETENTION_DAYS} days" in DOCS

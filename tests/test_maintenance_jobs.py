@@ -22,7 +22,7 @@ from picoclaw.config.tables import MemoryConfig, ModelConfig
 from picoclaw.errors import StoreError, TurnStopped, Unavailable
 from picoclaw.files import create_file
 from picoclaw.hw.sim import SimBoard
-from picoclaw.maintenance.jobs import MaintenanceJobs
+from picoclaw.maintenance.upkeep import MaintenanceJobs
 from picoclaw.memory import notes, versions
 from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.memory import MemoryIndex

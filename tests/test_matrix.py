@@ -22,7 +22,7 @@ from picoclaw.daemon import delivery
 from picoclaw.errors import ChannelDown, ChannelError
 from picoclaw.messages import Text, ToolCall
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(500)
 

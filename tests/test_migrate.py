@@ -19,11 +19,11 @@ from person import Person, picoclaw
 from rows import each_row
 
 from picoclaw.config import Config, load_config
-from picoclaw.maintenance.migrate_origins import ABSENT_TOOLS, find_daemon, parse_json5, read_home
+from picoclaw.maintenance.foreign_homes import ABSENT_TOOLS, find_daemon, parse_json5, read_home
 from picoclaw.memory.files import is_tainted
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import ForeignFiles
 from picoclaw.store.jobs import Jobs
-from picoclaw.store.queues import ForeignFiles
 
 ROOT = Path(__file__).resolve().parents[1]
 ORIGINS = {

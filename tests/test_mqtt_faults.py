@@ -18,7 +18,7 @@ from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
 from picoclaw.daemon.mqtt import MqttChannel
 from picoclaw.hw import detect
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, Outbox
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 
 FAULTS, RESTARTS, SEED = 200, 6, 20261124
 

@@ -17,7 +17,7 @@ from picoclaw.config import load_config
 from picoclaw.config.files import list_stored_secrets
 from picoclaw.config.tables import NotifyConfig
 from picoclaw.errors import ChannelDown, ChannelError, ConfigError
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.stores import list_secrets
 
 RULES = '[rules.warm]\nwhen = "greenhouse.temperature > -50"\ncooldown = "12 hours"\nnotify = "It is warm"\n'

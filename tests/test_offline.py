@@ -29,7 +29,7 @@ from picoclaw.providers.http import Connection, make_client, probe_server
 from picoclaw.providers.model import Chain, ModelLink, ModelProvider
 from picoclaw.providers.retry import OutageProbe
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, Outbox, OutboxMessage
+from picoclaw.store.inbox_outbox import Inbox, Outbox, OutboxMessage
 
 DOWN = Unavailable("pi stayed silent for 120 s")
 

@@ -12,7 +12,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.occurrences import JobTime, Plan
+from picoclaw.schedules import JobTime, Plan
 from picoclaw.security import orders
 from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.store.jobs import Job

@@ -18,7 +18,7 @@ from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import find_shipped
 from picoclaw.messages import Message, Notice, Text, ToolCall, ToolRun, Turn, Usage
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
 FILES = sorted((find_shipped("templates") / "page").iterdir())
 ARRIVED = InboxMessage("page:home", "how warm is it?", "page:1", "web", external="x")

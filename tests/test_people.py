@@ -33,8 +33,8 @@ from picoclaw.messages import Caller, Inbound, Message, Notice, Stop, ToolCall, 
 from picoclaw.records import replace
 from picoclaw.security.policy import compute_digest
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox, OutboxMessage
 from picoclaw.store.people import People
-from picoclaw.store.queues import Outbox, OutboxMessage
 from picoclaw.workspace import prepare_home
 
 PEOPLE = {

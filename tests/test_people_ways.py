@@ -30,7 +30,7 @@ from picoclaw.config.tables import HookConfig, PageConfig, PersonConfig
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.messages import Text
 from picoclaw.store.database import Database
-from picoclaw.store.queues import InboxMessage, Outbox, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.sessions import Sessions
 from picoclaw.workspace import Prompts, prepare_home
 

@@ -9,7 +9,7 @@ from rows import each_row
 from timing import is_in_proportion
 
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.security.redaction import MASK, Redactor
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database

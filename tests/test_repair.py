@@ -17,7 +17,7 @@ from picoclaw.daemon import process
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.maintenance import MaintenanceError, backup, database_copy, repair
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.security.redaction import Redactor
 from picoclaw.store.conversations import History
 from picoclaw.store.database import (
@@ -29,8 +29,8 @@ from picoclaw.store.database import (
     Database,
     Marks,
 )
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 PAGE = 4096

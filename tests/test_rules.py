@@ -18,7 +18,7 @@ from picoclaw.automation.rule_engine import (
 )
 from picoclaw.automation.rules import explain_rule, parse_rule
 from picoclaw.errors import ConfigError
-from picoclaw.occurrences import list_occurrences
+from picoclaw.schedules import list_occurrences
 from picoclaw.store.samples import ClockReading, Series
 
 BERLIN = ZoneInfo("Europe/Berlin")

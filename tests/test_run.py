@@ -19,7 +19,7 @@ from sandbox_kit import needs_walls
 
 from picoclaw.channels import ipc
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,12 @@ from picoclaw.app import App
 from picoclaw.automation.clock import ClockWatch, boottime, read_boot_id
 from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.automation.rule_engine import RuleActions
-from picoclaw.automation.scheduler import Sampler, SchedulerThread, WorkerThread
+from picoclaw.automation.sampler import Sampler, WorkerThread
+from picoclaw.automation.scheduler import SchedulerThread
 from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
-from picoclaw.daemon.monitor import Watch, make_switch, make_watch, read_followed_sensors
 from picoclaw.daemon.process import LeaderLock
+from picoclaw.daemon.sampling import Watch, make_switch, make_watch, read_followed_sensors
 from picoclaw.errors import Denied, StoreError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import Reading, WiredPart
@@ -684,7 +685,7 @@ def test_a_sensor_that_is_added_is_measured_at_once(tmp_path):
 
 
 def test_following_rules_needs_neither_network_nor_model():
-    code = "import sys, picoclaw.daemon.monitor; print(*sorted(sys.modules))"
+    code = "import sys, picoclaw.daemon.sampling; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"httpcore", "ssl", "socket", "numpy", "yaml", "asyncio"}

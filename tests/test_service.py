@@ -18,7 +18,7 @@ from picoclaw.cli.arguments import Parser
 from picoclaw.errors import ConfigError
 from picoclaw.files import find_shipped
 from picoclaw.hw.linux import LinuxBoard
-from picoclaw.maintenance import service as maintenance_service
+from picoclaw.maintenance import systemd as maintenance_service
 from picoclaw.security import sandbox_launcher
 
 SHIPPED = find_shipped("systemd")

@@ -18,7 +18,7 @@ from picoclaw.config.tables import SessionsConfig
 from picoclaw.daemon.local import LocalDaemon
 from picoclaw.errors import StoreDamaged, StoreError
 from picoclaw.hw.sim import SimBoard
-from picoclaw.maintenance.jobs import MaintenanceJobs
+from picoclaw.maintenance.upkeep import MaintenanceJobs
 from picoclaw.memory.memory import list_past_turns
 from picoclaw.messages import Message, Notice, ToolCall, Turn, Usage, split_context
 from picoclaw.store import sessions as sessions_store

@@ -23,7 +23,7 @@ from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
 

@@ -12,8 +12,8 @@ from picoclaw.config import Config
 from picoclaw.config.tables import ToolsConfig
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
-from picoclaw.occurrences import Plan
 from picoclaw.outputs.client import OutputsClient
+from picoclaw.schedules import Plan
 from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.jobs import Job as Kept

@@ -14,7 +14,7 @@ from picoclaw.messages import Message, ToolCall, Turn, Usage
 from picoclaw.messages import Notice as Note
 from picoclaw.store.conversations import History, get_process_identity, has_open_tasks
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.tasks import Task, Tasks, TaskUsage
 
 DAY = 86_400.0

@@ -16,7 +16,7 @@ from picoclaw.config.tables import AgentConfig, CostsConfig, ModelConfig, Person
 from picoclaw.errors import ConfigError, OverBudget
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Purpose, Stop, ToolCall, TurnHooks
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.workspace import prepare_home
 
 PEOPLE = {

@@ -27,7 +27,7 @@ from picoclaw.messages import Inbound, Notice, Turn, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.security import untrusted
 from picoclaw.store.database import Database
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.workspace import prepare_home
 
 QUICK = Timing(hold=0.3, grace=0.4, first=0.02, longest=0.1, wait=0.5, between=0.0, in_groups=0.0, album=0.3)

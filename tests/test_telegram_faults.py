@@ -19,7 +19,7 @@ from picoclaw.config import Config
 from picoclaw.config.tables import TelegramConfig
 from picoclaw.daemon import delivery
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, Outbox
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 from picoclaw.workspace import prepare_home
 
 TIMING = Timing(hold=0.2, grace=0.15, first=0.005, longest=0.03, wait=0.15, between=0.0, in_groups=0.0)

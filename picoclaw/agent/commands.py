@@ -14,7 +14,7 @@ from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
 from picoclaw.prompts import count_bytes, estimate_tokens
-from picoclaw.providers import ledger
+from picoclaw.providers import spending
 from picoclaw.providers.model import describe_links
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import find_nearest
@@ -274,7 +274,7 @@ def show_usage(chat: CommandContext, _rest: str) -> CommandResult:
     ]
     lines += [f"sub-agents of this chat, recently: {subagents:,}"] if subagents else []
     day = chat.now.date().isoformat()
-    lines += ledger.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
+    lines += spending.format_today(chat.stores.accounts.rows(day, day), chat.stores.config.costs)
     return CommandResult("\n".join(["Tokens in + out:", *lines]))
 
 

@@ -25,8 +25,8 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.markdown import find_hidden
 from picoclaw.messages import ToolCall, ToolRun
-from picoclaw.occurrences import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
 from picoclaw.records import NamedTuple, dataclass
+from picoclaw.schedules import REPEAT_EXAMPLES, Plan, list_occurrences, parse_repeat
 from picoclaw.store import database
 from picoclaw.store.database import Database
 from picoclaw.store.jobs import ChecklistItemState

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
-from picoclaw import occurrences, times
+from picoclaw import schedules, times
 from picoclaw.hw.reading import QUANTITIES
-from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
+from picoclaw.schedules import Plan
 from picoclaw.schema import find_nearest
 from picoclaw.store.samples import Series
 from picoclaw.text import pattern, truncate
@@ -250,12 +250,12 @@ def _parse_calendar(words: str, zone: str) -> Plan | None:
     """Plan "every day at 6:00", "every monday and friday at 7:30", "hourly", "every 10 minutes" or "cron 0 6 * * 1"."""
     text = words.lower()
     if text.startswith(("cron ", "@")):
-        return occurrences.plan_cron(text.removeprefix("cron "), zone, _EPOCH)
-    plan = occurrences.parse_repeat(text)
+        return schedules.plan_cron(text.removeprefix("cron "), zone, _EPOCH)
+    plan = schedules.parse_repeat(text)
     if plan is None:
         return None
     expression = _make_interval_cron(text, round(plan.seconds)) if plan.kind == "every" else plan.text
-    return occurrences.plan_cron(expression, zone, _EPOCH)
+    return schedules.plan_cron(expression, zone, _EPOCH)
 
 
 def _make_interval_cron(text: str, seconds: int) -> str:

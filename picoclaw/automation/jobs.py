@@ -10,8 +10,8 @@ from zlib import crc32
 
 from picoclaw.config.files import read_toml
 from picoclaw.files import find_shipped
-from picoclaw.occurrences import add_done, find_due, find_next, is_over
 from picoclaw.records import NamedTuple
+from picoclaw.schedules import add_done, find_due, find_next, is_over
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.text import truncate
 from picoclaw.times import format_duration

@@ -26,8 +26,8 @@ from picoclaw.automation.conditions import (
 from picoclaw.automation.rules import Rule, RuleSet
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
-from picoclaw.occurrences import DoneSpans, add_done, find_due, find_next
 from picoclaw.records import NamedTuple, asdict, dataclass, replace
+from picoclaw.schedules import DoneSpans, add_done, find_due, find_next
 from picoclaw.store.samples import ClockReading, RuleLog, SampleSpan, Series
 from picoclaw.text import pattern
 from picoclaw.times import format_duration

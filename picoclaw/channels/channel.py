@@ -17,7 +17,7 @@ from picoclaw.window import remove_hints
 
 if TYPE_CHECKING:
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.queues import InboxMessage, OutboxMessage
+    from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
 PostMessage = Callable[["InboxMessage"], None]
 """Keep what has arrived, and have it answered. Raises StoreError: then it is not kept and must not be acknowledged."""

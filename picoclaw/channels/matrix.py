@@ -66,7 +66,7 @@ from picoclaw.messages import Event, Text, ToolRun, Turn, TurnHooks, is_urgent_t
 from picoclaw.prompts import Templates
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
 MAX_TEXT_UNITS = 4000
 """UTF-16 units of one message: with HTML, and twice in an edit, it stays below the 65,536 bytes of an event."""

@@ -16,7 +16,7 @@ from picoclaw.errors import ChannelDown, ChannelError
 from picoclaw.http_client import Client, Connection, HTTPError, InvalidURL, Timeout
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
 _TIMEOUT_S, _CONNECT_S, _DOWN_S = 20.0, 10.0, 30.0
 _MAX_CHARS = 3000  # ntfy makes a file of more than 4096 bytes

@@ -36,7 +36,7 @@ from picoclaw.prompts import Templates, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage
 from picoclaw.times import format_duration
 
 TOO_LARGE = "too large"

@@ -34,7 +34,7 @@ from picoclaw.messages import (
     is_urgent_text,
 )
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""

@@ -57,7 +57,7 @@ from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 from picoclaw.text import pattern
 
 MAYBE_REPEATED = "(Perhaps sent before: the connection broke off.)"

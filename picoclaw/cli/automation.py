@@ -26,8 +26,8 @@ from picoclaw.daemon.process import block_signals, handle_signals
 from picoclaw.errors import ConfigError, StoreError, ToolError
 from picoclaw.messages import HEARTBEAT_OK, Turn
 from picoclaw.store import database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import HeartbeatRecord, Job
-from picoclaw.store.queues import Outbox
 from picoclaw.store.samples import MAX_FIRINGS, ClockReading, RuleLog
 from picoclaw.text import format_json
 from picoclaw.times import format_duration

@@ -31,10 +31,10 @@ from picoclaw.config import load_config
 from picoclaw.daemon.process import is_lock_held
 from picoclaw.errors import ConfigError
 from picoclaw.files import get_home
-from picoclaw.maintenance import migrate as journals
-from picoclaw.maintenance import service, setup
-from picoclaw.maintenance.migrate import MigrationJournal, MigrationPlan, MigrationState, Step, diff_page, make_plan
-from picoclaw.maintenance.migrate_origins import MOVED_SUFFIX, PROGRAMS, Kind, find_daemon, find_homes, read_home
+from picoclaw.maintenance import import_home as journals
+from picoclaw.maintenance import setup, systemd
+from picoclaw.maintenance.foreign_homes import MOVED_SUFFIX, PROGRAMS, Kind, find_daemon, find_homes, read_home
+from picoclaw.maintenance.import_home import MigrationJournal, MigrationPlan, MigrationState, Step, diff_page, make_plan
 from picoclaw.records import replace
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.times import parse_zone
@@ -165,13 +165,13 @@ def _ask(question: str, choices: tuple[str, ...] = ()) -> str:
 def _offer_restart(*, asks: bool) -> None:
     """Say that what runs has the settings of before, and restart it where that can be done and is wanted."""
     print_wrapped("\npicoclaw runs with the settings of before and takes the new ones at its next start.")
-    found = service.find_running_service()
+    found = systemd.find_running_service()
     if found is None:
         print_wrapped("End the `picoclaw run` that runs, and start it again.")
     elif not found.user and os.geteuid() != 0:
         print_wrapped("`sudo picoclaw restart` does that.")
     elif asks and _ask("Restart it now?", ("", "y", "yes")):
-        service.run_systemctl(found, "restart", "picoclaw")
+        systemd.run_systemctl(found, "restart", "picoclaw")
         print("It is restarted.")
 
 

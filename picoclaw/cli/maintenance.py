@@ -24,7 +24,7 @@ from picoclaw.maintenance import (
     UpdateTrial,
     backup,
     database_copy,
-    service,
+    systemd,
     translate_os_errors,
     update,
 )
@@ -148,7 +148,7 @@ def run_update(given: Options) -> int:
             f"this picoclaw ({sys.prefix}) was not installed by install.sh: update it as it was installed"
             " (a checkout: git pull; pipx: pipx upgrade picoclaw-edge)"
         )
-    unit = service.find_service(str(place.root), place.note("link"))
+    unit = systemd.find_service(str(place.root), place.note("link"))
     running = unit if unit and unit.runs() else None
     home = Path(os.environ.get("PICOCLAW_HOME") or (unit.home() if unit else "") or get_home(os.environ))
     with place.lock():
@@ -161,7 +161,7 @@ def run_update(given: Options) -> int:
         return _install_update(place, home, running, given)
 
 
-def _install_update(place: Installation, home: Path, running: service.Service | None, given: Options) -> int:
+def _install_update(place: Installation, home: Path, running: systemd.Service | None, given: Options) -> int:
     source = given.source or place.note("source")
     if not source:
         raise MaintenanceError(f"{place.root / 'source'} does not say where from; give a wheel, a folder or a name")
@@ -193,7 +193,7 @@ def _install_update(place: Installation, home: Path, running: service.Service | 
     return 0
 
 
-def _end_trial(place: Installation, home: Path, running: service.Service | None, *, keep: bool) -> int:
+def _end_trial(place: Installation, home: Path, running: systemd.Service | None, *, keep: bool) -> int:
     trial = place.trial()
     if keep:
         if not trial:
@@ -261,7 +261,7 @@ def run_uninstall(given: Options) -> int:
 
 def find_own_unit(place: Installation | None) -> Path | None:
     """The unit that starts this picoclaw; another installation's stays."""
-    unit = service.find_installed_unit()
+    unit = systemd.find_installed_unit()
     if not unit or not place:
         return unit
     texts = [file.read_text(errors="replace") for file in (unit, *unit.with_name(f"{unit.name}.d").glob("*.conf"))]

@@ -36,7 +36,7 @@ from picoclaw.files import find_shipped
 from picoclaw.hw import detect
 from picoclaw.messages import Caller, Inbound, Origin, Request, ToolCall, TurnHooks
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
-from picoclaw.providers import anthropic, ledger, openai
+from picoclaw.providers import anthropic, openai, spending
 from picoclaw.records import replace
 from picoclaw.store.ledger import RETENTION_DAYS
 from picoclaw.stores import PastTurns, Stores
@@ -253,7 +253,7 @@ def add_usage_options(parser: Parser) -> None:
         default=_DEFAULT_DAYS,
         help=f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
     )
-    parser.add_argument("--by", choices=ledger.USAGE_KEYS, default="day", help="group by (default: day)")
+    parser.add_argument("--by", choices=spending.USAGE_KEYS, default="day", help="group by (default: day)")
     parser.add_flag("--json", help="print JSON")
 
 
@@ -272,15 +272,15 @@ def run_usage(given: Options) -> int:
     }
     of_today = {place: taken for place, taken in rows.items() if place.day == last.isoformat()}
     if given.json:
-        used = ledger.count_use(of_today, costs.by_model)
+        used = spending.count_use(of_today, costs.by_model)
         day = {"date": last.isoformat(), "tokens": used.tokens, "money": used.money}
         caps = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
-        sums = {"rows": ledger.list_usage_rows(rows, given.by), "all": ledger.sum_all(rows)._asdict()}
+        sums = {"rows": spending.list_usage_rows(rows, given.by), "all": spending.sum_all(rows)._asdict()}
         print(format_json({"by": given.by, **sums, "today": day | caps, "currency": costs.currency}))
     elif not rows:
-        print(ledger.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
+        print(spending.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")
     else:
-        print_safe(*ledger.format_table(rows, given.by, costs), *ledger.format_today(of_today, costs))
+        print_safe(*spending.format_table(rows, given.by, costs), *spending.format_today(of_today, costs))
     return 0
 
 

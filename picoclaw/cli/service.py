@@ -11,8 +11,8 @@ from pathlib import Path
 from picoclaw import files
 from picoclaw.cli.arguments import Options, Parser, parse_count
 from picoclaw.errors import ConfigError
-from picoclaw.maintenance import service
-from picoclaw.maintenance.service import DROP_IN_PATH, SYSTEMD_MISSING, UNIT_NAME, Service, run_command, run_systemctl
+from picoclaw.maintenance import systemd
+from picoclaw.maintenance.systemd import DROP_IN_PATH, SYSTEMD_MISSING, UNIT_NAME, Service, run_command, run_systemctl
 from picoclaw.security.sandbox import INSTALL_COMMAND, find_missing_program
 from picoclaw.text import escape_unprintable, format_json
 
@@ -98,7 +98,7 @@ def run(given: Options, root: Path = Path("/")) -> int:
 
 def _find_installed_manager(root: Path) -> Service:
     """Find the one that is installed, the system's before the user's; raises ConfigError."""
-    found = next((place for place in service.list_services(root) if place.installed), None)
+    found = next((place for place in systemd.list_services(root) if place.installed), None)
     if found is None:
         raise ConfigError(
             "no service is installed here: `sudo picoclaw service install` does that, `picoclaw run` runs it until you end it"
@@ -108,24 +108,24 @@ def _find_installed_manager(root: Path) -> Service:
 
 def _render_files(given: Options, root: Path) -> dict[Path, str]:
     """Return what belongs where, for what was asked for."""
-    found = service.find_program()
-    place = service.list_services(root)[given.user]
-    files = service.load_units(place.folder, own=bool(place.user))
+    found = systemd.find_program()
+    place = systemd.list_services(root)[given.user]
+    files = systemd.load_units(place.folder, own=bool(place.user))
     if given.user:
-        machine = service.render_session_drop_in(found)
+        machine = systemd.render_session_drop_in(found)
     else:
         machine = (
-            service.render_user_drop_in(found, root, given.person)
+            systemd.render_user_drop_in(found, root, given.person)
             if given.person
-            else service.render_own_user_drop_in(found, root)
+            else systemd.render_own_user_drop_in(found, root)
         )
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = systemd.read_unit_file("udev.rules")
     files[place.folder / DROP_IN_PATH] = machine
-    files[place.drop_in(service.EXEC_SERVICE)] = service.render_exec_drop_in(found, root, given.person)
+    files[place.drop_in(systemd.EXEC_SERVICE)] = systemd.render_exec_drop_in(found, root, given.person)
     if given.person:
-        files[place.drop_in(service.EXEC_SOCKET)] = service.render_socket_drop_in(given.person)
+        files[place.drop_in(systemd.EXEC_SOCKET)] = systemd.render_socket_drop_in(given.person)
     elif not given.user:
-        files[root / "etc/sysusers.d/picoclaw.conf"] = service.read_unit_file("sysusers.conf")
+        files[root / "etc/sysusers.d/picoclaw.conf"] = systemd.read_unit_file("sysusers.conf")
     return files
 
 
@@ -138,11 +138,11 @@ def _install(given: Options, root: Path) -> int:
     """Write, let systemd read it, start."""
     if not given.user:
         _require_root(root, "install")
-    if not (given.user or given.person) and service.is_own_user_taken():
+    if not (given.user or given.person) and systemd.is_own_user_taken():
         raise ConfigError(
-            f"{service.OWN_USER} is the name of a person on this machine: let the service run as that person, with --as picoclaw"
+            f"{systemd.OWN_USER} is the name of a person on this machine: let the service run as that person, with --as picoclaw"
         )
-    place, files = service.list_services(root)[given.user], _render_files(given, root)
+    place, files = systemd.list_services(root)[given.user], _render_files(given, root)
     paths = [*files, *([] if given.user else [root / _ENVIRONMENT_FILE])]
     before = {path: path.read_bytes() if path.exists() else None for path in paths}
     folders = {folder for path in paths for folder in path.parents if not folder.exists()}
@@ -152,9 +152,9 @@ def _install(given: Options, root: Path) -> int:
         if not given.user:
             _prepare_system(given, root)
         run_systemctl(place, "daemon-reload")
-        run_systemctl(place, "enable", "picoclaw", service.EXEC_SOCKET)
+        run_systemctl(place, "enable", "picoclaw", systemd.EXEC_SOCKET)
         if not given.no_start:
-            run_systemctl(place, "restart", service.EXEC_SOCKET)
+            run_systemctl(place, "restart", systemd.EXEC_SOCKET)
             logs = f"journalctl {'--user-unit' if given.user else '--unit'} picoclaw"
             run_systemctl(place, "restart", "picoclaw", more=logs)
     except BaseException as error:
@@ -174,7 +174,7 @@ def _install(given: Options, root: Path) -> int:
 def _roll_back_install(place: Service, before: Mapping[Path, bytes | None], folders: Collection[Path]) -> None:
     """After a failure: files are as they were, a service and `folders` that were not there before are gone again."""
     if before[place.folder / UNIT_NAME] is None:
-        for name in ("picoclaw", service.EXEC_SOCKET):
+        for name in ("picoclaw", systemd.EXEC_SOCKET):
             with suppress(ConfigError):
                 run_systemctl(place, "disable", "--now", name)
     for path, data in before.items():
@@ -206,12 +206,12 @@ def _prepare_system(given: Options, root: Path) -> None:
     """Make the user, its groups and the rights of the buses, and a file for variables that only root can read."""
     if not given.person:
         run_command("systemd-sysusers", str(root / "etc/sysusers.d/picoclaw.conf"))
-        for group in service.list_bus_groups(root):
-            run_command("systemd-sysusers", "--inline", f"m {service.OWN_USER} {group}")
+        for group in systemd.list_bus_groups(root):
+            run_command("systemd-sysusers", "--inline", f"m {systemd.OWN_USER} {group}")
     run_command("udevadm", "control", "--reload")
     run_command("udevadm", "trigger", "--action=change", *(f"--subsystem-match={bus}" for bus in _UDEV_SUBSYSTEMS))
     files.make_folder((root / _ENVIRONMENT_FILE).parent, 0o755)
-    files.create_file(root / _ENVIRONMENT_FILE, service.read_unit_file("environment.example").encode(), 0o600)
+    files.create_file(root / _ENVIRONMENT_FILE, systemd.read_unit_file("environment.example").encode(), 0o600)
 
 
 def _print_next_steps(given: Options, root: Path) -> None:
@@ -250,10 +250,10 @@ def _uninstall(_: Options, root: Path) -> int:
     if not place.user:
         _require_root(root, "uninstall")
     home = _find_service_home(place)
-    if place.drop_in(service.EXEC_SERVICE).exists():
-        run_systemctl(place, "disable", "--now", service.EXEC_SOCKET)
+    if place.drop_in(systemd.EXEC_SERVICE).exists():
+        run_systemctl(place, "disable", "--now", systemd.EXEC_SOCKET)
     run_systemctl(place, "disable", "--now", "picoclaw")
-    drop_ins = [place.drop_in(name) for name in (UNIT_NAME, service.EXEC_SERVICE, service.EXEC_SOCKET)]
+    drop_ins = [place.drop_in(name) for name in (UNIT_NAME, systemd.EXEC_SERVICE, systemd.EXEC_SOCKET)]
     paths = [*_render_fixed_files(place, root), *drop_ins]
     paths += [] if place.user else [root / "etc/sysusers.d/picoclaw.conf"]
     for path in paths:
@@ -300,9 +300,9 @@ def _show_status(given: Options, root: Path) -> int:
 
 def _render_fixed_files(place: Service, root: Path) -> Mapping[Path, str]:
     """Return the files that do not depend on how it was installed."""
-    files = service.load_units(place.folder, own=bool(place.user))
+    files = systemd.load_units(place.folder, own=bool(place.user))
     if not place.user:
-        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = service.read_unit_file("udev.rules")
+        files[root / "etc/udev/rules.d/60-picoclaw.rules"] = systemd.read_unit_file("udev.rules")
     return files
 
 
@@ -327,5 +327,5 @@ def _show_logs(given: Options, root: Path) -> int:
 def _require_root(root: Path, act: str) -> None:
     folder = next(path for path in (root / "etc/systemd/system", *root.glob("etc"), root) if path.exists())
     if not os.access(folder, os.W_OK):
-        command = " ".join(service.find_program().command)
+        command = " ".join(systemd.find_program().command)
         raise ConfigError(f"{folder} cannot be written: sudo {command} service {act}, or --user for a service of yours")

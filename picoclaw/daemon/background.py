@@ -17,18 +17,18 @@ from picoclaw.automation.jobs import JobOutcome, get_heading
 from picoclaw.automation.rule_engine import RuleActions, format_delivery
 from picoclaw.automation.scheduler import Scheduler, SchedulerThread, StepFunction
 from picoclaw.daemon.delivery import format_message, open_chat
-from picoclaw.daemon.monitor import Watch, make_switch, make_watch
+from picoclaw.daemon.sampling import Watch, make_switch, make_watch
 from picoclaw.errors import PicoclawError, StoreError, ToolError, TurnStopped
-from picoclaw.maintenance.jobs import MaintenanceJobs
+from picoclaw.maintenance.upkeep import MaintenanceJobs
 from picoclaw.messages import Caller, Event, Inbound, Stop, ToolCall, ToolRun, Turn, TurnHooks
-from picoclaw.occurrences import Plan
 from picoclaw.outputs.supervisor.sensing import read_trusted_time
 from picoclaw.records import replace
+from picoclaw.schedules import Plan
 from picoclaw.security.sandbox import kill_running_commands
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Heartbeats, Job, Jobs
-from picoclaw.store.queues import Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call

@@ -44,8 +44,8 @@ from picoclaw.store import database
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History, find_agent
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Inbox
 from picoclaw.store.jobs import Job, Jobs
-from picoclaw.store.queues import Inbox
 from picoclaw.store.samples import Samples, Series
 from picoclaw.store.sessions import Sessions
 from picoclaw.times import find_zone, parse_zone

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from picoclaw.channels.channel import Channel
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
 from picoclaw.records import NamedTuple
-from picoclaw.store.queues import MERGED, OutboxMessage
+from picoclaw.store.inbox_outbox import MERGED, OutboxMessage
 from picoclaw.times import format_duration
 
 if TYPE_CHECKING:
-    from picoclaw.store.queues import Inbox, Outbox
+    from picoclaw.store.inbox_outbox import Inbox, Outbox
 
 _MAX_PENDING_WRITES, _MAX_KNOWN_IDS = 500, 200
 WriteAction = Callable[[], object]

@@ -22,7 +22,7 @@ from picoclaw.store.conversations import get_process_identity
 if TYPE_CHECKING:
     from picoclaw.channels.ipc import IpcConnection
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.queues import InboxMessage, OutboxMessage
+    from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
     from picoclaw.store.tasks import Task
 
 ChatEvent = dict[str, Any]
@@ -162,7 +162,7 @@ class LocalDaemon(MessageQueue):
 
     def send(self, text: str) -> None:
         """Queue a typed line; from any thread."""
-        from picoclaw.store.queues import InboxMessage
+        from picoclaw.store.inbox_outbox import InboxMessage
 
         self.post(InboxMessage(self._session, text, self._who))
 
@@ -204,7 +204,7 @@ def finish_subagents(
     StoreError and OSError.
     """
     from picoclaw.daemon.delivery import format_message
-    from picoclaw.store.queues import Outbox
+    from picoclaw.store.inbox_outbox import Outbox
 
     outbox = Outbox(app.stores.database)
     held: list[OutboxMessage] = []

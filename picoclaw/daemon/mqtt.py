@@ -24,14 +24,14 @@ from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
 from picoclaw.outputs.supervisor import STOP_FILE
 from picoclaw.records import replace
-from picoclaw.store.queues import InboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage
 from picoclaw.workspace import find_outputs_file
 
 if TYPE_CHECKING:
     from picoclaw.fleet import Fleet, Peer
     from picoclaw.mqtt.connection import Heard, MqttConnection
     from picoclaw.store.approvals import Approval
-    from picoclaw.store.queues import OutboxMessage
+    from picoclaw.store.inbox_outbox import OutboxMessage
 
 MISSING_PAHO = 'paho-mqtt is not installed: pip install "picoclaw-edge[mqtt]"'
 _OUTPUTS_INTERVAL_S, _HEALTH_INTERVAL_S = 10.0, 300.0

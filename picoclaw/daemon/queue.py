@@ -1,4 +1,7 @@
-"""The queue of messages: what channels post is answered one by one; what a dead daemon has left is settled first."""
+"""The queue of messages: what channels post is answered one by one; what a dead daemon has left is settled first.
+
+What is kept of it in `state.db`, and what drops a message that arrives twice, is store/inbox_outbox.py.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from picoclaw.channels.channel import Channel, PostMessage
     from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes, WriteAction
     from picoclaw.daemon.process import ThreadDeadlines
-    from picoclaw.store.queues import Inbox, InboxMessage, InterruptedMessage
+    from picoclaw.store.inbox_outbox import Inbox, InboxMessage, InterruptedMessage
 
 _INTERRUPTED_TEXT = "picoclaw was cut off while it answered this: {text!r}. {why}; say it again if it is still wanted."
 _MAYBE_SENT_NOTE = "\n(perhaps a repeat: picoclaw stopped while it delivered this)"
@@ -65,7 +68,7 @@ def _settle_interrupted(inbox: Inbox, is_told_live: Callable[[str], bool]) -> No
 
 def _explain_no_retry(found: InterruptedMessage) -> str:
     """Explain why a message is not answered again, '' if it is."""
-    from picoclaw.store.queues import RETRIED
+    from picoclaw.store.inbox_outbox import RETRIED
 
     if found.within > 0:
         return ""
@@ -417,7 +420,7 @@ class MessageQueue:
 
     def _write_or_send(self, key: str, text: str, keep: WriteAction, told: WriteAction | None = None) -> None:
         """Put a text into the outbox by `keep`; if the disk refuses, send it at once and write `told` later."""
-        from picoclaw.store.queues import OutboxMessage
+        from picoclaw.store.inbox_outbox import OutboxMessage
 
         if not self.writes.write(keep) and text:
             self.writes.replace(keep, told)  # first: else the disk may take it meanwhile, and it would be told twice

@@ -37,8 +37,8 @@ from picoclaw.records import replace
 from picoclaw.store.approvals import Approval, Approvals
 from picoclaw.store.conversations import has_open_tasks
 from picoclaw.store.database import DAMAGE_DETECTED, Database
+from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.jobs import Heartbeats
-from picoclaw.store.queues import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.tasks import abandon_own_work
 
 if TYPE_CHECKING:

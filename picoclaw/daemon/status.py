@@ -20,9 +20,9 @@ from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import strip_invisible
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 from picoclaw.store.jobs import Heartbeats, Jobs
 from picoclaw.store.ledger import get_day_spending
-from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.text import pattern
 from picoclaw.tools.cron import format_row, list_upcoming
 

@@ -51,7 +51,7 @@ from picoclaw.hw import checkup, detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
-from picoclaw.maintenance import find_installation, service
+from picoclaw.maintenance import find_installation, systemd
 from picoclaw.maintenance.database_copy import DATABASE_MIGRATIONS
 from picoclaw.maintenance.repair import read_small_file
 from picoclaw.memory.files import MemoryFiles
@@ -509,14 +509,14 @@ def examine_installation() -> _Rows:
     if place and (trial := place.trial()):
         detail = f"{trial.new} is on trial since an update that was cut off; before it was {trial.old}"
         yield note("update", detail, "picoclaw update --keep, or picoclaw update --back")
-    unit = service.find_installed_unit()
+    unit = systemd.find_installed_unit()
     if unit is None:
         yield note("service", "picoclaw is not started at boot", "sudo picoclaw service install")
         return
     system = unit.is_relative_to("/etc")
     if problem := _describe_stale_unit(unit, system=system):
         yield note("service", problem, f"{'sudo ' * system}picoclaw service install{'' if system else ' --user'}")
-    if service.find_running_service():
+    if systemd.find_running_service():
         yield good("service", f"{unit} runs")
     else:
         start = "sudo systemctl start picoclaw" if system else "systemctl --user start picoclaw"
@@ -525,7 +525,7 @@ def examine_installation() -> _Rows:
 
 def _describe_stale_unit(unit: Path, *, system: bool) -> str:
     """Explain how an installed unit differs from the shipped one, '' if it does not."""
-    shipped = find_shipped("systemd") / (unit.name if system else service.USER_UNIT_TEMPLATES[unit.name])
+    shipped = find_shipped("systemd") / (unit.name if system else systemd.USER_UNIT_TEMPLATES[unit.name])
     try:
         same = unit.read_bytes() == shipped.read_bytes()
     except OSError as error:
@@ -537,7 +537,7 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
     """Run `true` in the sandbox; no row where commands are off, or before there is a workspace."""
     if config.tools.exec == "off" or not config.workspace.is_dir():
         return
-    if unit := service.find_installed_unit():
+    if unit := systemd.find_installed_unit():
         yield from _examine_exec_units(unit.parent)
     try:
         said = ExecTools(config.workspace, os.environ).exec(["true"], timeout=10)
@@ -555,16 +555,16 @@ def _examine_exec_units(folder: Path) -> _Rows:
     """Check the two units that start sandboxes for the service, which may not do that itself."""
     system = folder.is_relative_to("/etc")
     install = "sudo picoclaw service install" if system else "picoclaw service install --user"
-    for file in (folder / service.EXEC_SOCKET, folder / service.EXEC_SERVICE):
+    for file in (folder / systemd.EXEC_SOCKET, folder / systemd.EXEC_SERVICE):
         if not file.exists():
             yield bad("commands", f"{file} is missing, and without it the service cannot run commands", install)
             return
         if problem := _describe_stale_unit(file, system=system):
             yield note("commands", problem, install)
     if not Path("/run" if system else os.environ.get("XDG_RUNTIME_DIR") or "/run", "picoclaw/exec.sock").exists():
-        start = f"{'sudo systemctl' if system else 'systemctl --user'} start {service.EXEC_SOCKET}"
+        start = f"{'sudo systemctl' if system else 'systemctl --user'} start {systemd.EXEC_SOCKET}"
         yield bad(
-            "commands", f"{service.EXEC_SOCKET} is not active, and without it the service cannot run commands", start
+            "commands", f"{systemd.EXEC_SOCKET} is not active, and without it the service cannot run commands", start
         )
 
 

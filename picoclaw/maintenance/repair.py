@@ -61,8 +61,8 @@ from picoclaw.store.database import (
     run_quick_check,
     translate_sqlite_errors,
 )
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 from picoclaw.store.jobs import Heartbeats, Jobs
-from picoclaw.store.queues import Inbox, Outbox
 from picoclaw.store.tasks import Tasks
 from picoclaw.text import pattern
 from picoclaw.workspace import get_owner_time

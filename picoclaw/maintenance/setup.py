@@ -26,7 +26,7 @@ from picoclaw.files import explain_os_error, get_home, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import Board
-from picoclaw.maintenance import service
+from picoclaw.maintenance import systemd
 from picoclaw.records import NamedTuple, replace
 from picoclaw.stores import Stores
 from picoclaw.times import parse_zone
@@ -98,7 +98,7 @@ def change_table(home: Path, table: str, values: Mapping[str, Any] | None) -> No
 
 
 def migrate_settings(config: Config) -> Iterator[str]:
-    """Rename in the owner's files what an earlier version called otherwise, and say what was renamed."""
+    """Rename in the owner's files what an earlier picoclaw called otherwise, and say what was renamed."""
     path, prompts = config.home / "config.toml", config.workspace / "prompts"
     for old in config.old_tables:
         new = RENAMED_TABLES[old]
@@ -329,5 +329,5 @@ def describe_settings(config: Config, board: Board, wired: Iterable[str]) -> Ite
     page = config.page
     hosts = {host: name for name, host in DASHBOARD_HOSTS.items()}
     yield "page", f"{hosts.get(page.host, page.host)}, port {page.port}" if page.enabled else "off"
-    found = next((one for one in service.list_services() if one.installed), None)
+    found = next((one for one in systemd.list_services() if one.installed), None)
     yield "service", ("runs" if found.runs() else "installed, does not run") if found else "not installed"

@@ -25,7 +25,7 @@ from picoclaw.maintenance import (
     database_copy,
     translate_os_errors,
 )
-from picoclaw.maintenance.service import Service
+from picoclaw.maintenance.systemd import Service
 
 SNAPSHOT_FOLDER = "before-update"
 _MIN_FREE_BYTES = 300_000_000

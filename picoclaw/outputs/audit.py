@@ -1,6 +1,6 @@
 """`outputs.audit`: one JSON line for every act and every refusal, each with the hash of the line before it.
 
-It is the only state there is: cooldowns and used duty are read back from it. The chain is security/hash_chain.py's.
+When an output was on is read from it (`list_on_times`). It is the only state there is: cooldowns and used duty are read back from it. The chain is security/hash_chain.py's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

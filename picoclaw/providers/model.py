@@ -43,8 +43,8 @@ from picoclaw.window import count_request_bytes
 
 if TYPE_CHECKING:
     from picoclaw.providers.anthropic import MessagesFormat
-    from picoclaw.providers.ledger import UsageLedger
     from picoclaw.providers.openai import ResponsesFormat
+    from picoclaw.providers.spending import UsageLedger
 
 _FIELD = pattern(r"(data|event|id|retry|error)?:")
 _IMAGE_WORDS = ("image", "vision", "multimodal", "mmproj", "multi-modal")

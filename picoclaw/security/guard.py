@@ -1,6 +1,6 @@
 """Decides on each call: allow, ask a person, or refuse. Nothing that a model says changes that.
 
-A call that a person has to approve is queued, and runs once, with exactly these arguments, after the answer. That happens
+Who may approve: the owner in person (`ApprovalManager.answer`); the rows are store/approvals.py's. A call that a person has to approve is queued, and runs once, with exactly these arguments, after the answer. That happens
 in the dispatcher's thread: a channel on which the owner presses a button posts `/yes N NONCE`, `/no` or `/always` in
 their name, as if they had typed it. Quoted text and models cannot reach this.
 """
@@ -417,7 +417,7 @@ class ApprovalManager:
 
     def tell(self, session: str, text: str) -> None:
         """Send a message to a chat. Raises StoreError."""
-        from picoclaw.store.queues import Outbox
+        from picoclaw.store.inbox_outbox import Outbox
 
         Outbox(self.stores.database).put(session, text, time.time())
 

@@ -15,7 +15,7 @@ from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:
-    from picoclaw.occurrences import JobTime
+    from picoclaw.schedules import JobTime
 
 _MAX_MESSAGE = 2000
 """Characters of a message; in a longer one there is more of others' text than of the person's orders."""

@@ -1,8 +1,7 @@
-"""Calls that wait for the owner's yes, in `state.db`: kept whole, answered once, and never made twice.
+"""Calls that wait for a yes, in `state.db`: kept whole, answered once, never made twice. Who may approve: security/guard.py.
 
 A call goes from `waiting` to `running`, durably before it is made, and on to how it ended. One that is found running
-when its process is gone may have been done or not: it is told as `unknown`, and nobody makes it again. Who may answer is decided in
-security/guard.py.
+when its process is gone may have been done or not: it is told as `unknown`, and nobody makes it again.
 """
 
 import json
@@ -17,7 +16,7 @@ from picoclaw.messages import Caller, Origin, ToolCall, is_other_person, is_owne
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest, join_questions
 from picoclaw.security.untrusted import strip_invisible
-from picoclaw.store import queues
+from picoclaw.store import inbox_outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
 from picoclaw.text import truncate
@@ -216,7 +215,7 @@ class Approvals(Table):
         self._renew(connection, new[0])
         if asked := self.question(new[0]):
             until = datetime.fromtimestamp(asked.expires, zone)
-            queues.put_message(
+            inbox_outbox.put_message(
                 connection, asked.chat, format_approval_question(asked, until), self._wall(), asked.number
             )
         return asked
@@ -345,7 +344,7 @@ class Approvals(Table):
         connection.execute("UPDATE approvals SET state = ?, outcome = ? WHERE id = ?", (state, outcome, number))
         if found := self.get(number):
             for key in dict.fromkeys((found.chat, found.home)):
-                queues.put_message(
+                inbox_outbox.put_message(
                     connection, key, f"number {number} {STATE_TEXTS[state]} ({found.shortly})", self._wall()
                 )
 

@@ -1,6 +1,6 @@
 """Opens `state.db` and `history.db`: write-ahead logs, synced at every commit; has their tables, made by named migrations.
 
-The first migration of each database makes today's tables in an empty file, and brings those of an earlier one to the
+These are the migrations of picoclaw's own homes; maintenance/import_home.py takes over homes of other agents. The first migration of each database makes today's tables in an empty file, and brings those of an earlier one to the
 same shape; databases remember its name, and those of the migrations before it, which it replaced. A change of shape is
 a function at the end of the list, and the first one is not touched for it.
 

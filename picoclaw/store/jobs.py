@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Literal
 
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.occurrences import DoneSpans, Plan
 from picoclaw.records import NamedTuple
+from picoclaw.schedules import DoneSpans, Plan
 from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark
-from picoclaw.store.queues import put_message
+from picoclaw.store.inbox_outbox import put_message
 
 JobKind = Literal["reminder", "turn", "fresh", "command", "tool"]
 """A turn is one of the chat's conversation; a fresh one knows nothing of it."""

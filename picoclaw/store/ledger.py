@@ -1,5 +1,7 @@
 """What models have taken, in `state.db`: a sum for each day, model, cause, channel, agent and person, and nothing of what was said.
 
+Caps and prices are in providers/spending.py.
+
 A request is added before it is made, with what it may take at most, and corrected afterwards. The correction is kept
 with whatever is kept next; if it is lost, the estimate stands, and is known to be one. The card is synced for a request
 only where a cap counts it: else a power cut may take the requests of the turn that it ends.

@@ -17,7 +17,7 @@ from picoclaw.store.conversations import (
     make_tool_call,
 )
 from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table
-from picoclaw.store.queues import put_message
+from picoclaw.store.inbox_outbox import put_message
 from picoclaw.text import replace_surrogates
 
 TaskStatus = Literal["waiting", "running", "done", "failed", "impossible", "cancelled", "lost"]

@@ -8,11 +8,11 @@ from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any, Literal
 
-from picoclaw import occurrences, times
+from picoclaw import schedules, times
 from picoclaw.automation.clock import boottime, is_plausible, read_boot_id
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall, is_other_person, is_owner
-from picoclaw.occurrences import JobTime, Plan, describe_plan
+from picoclaw.schedules import JobTime, Plan, describe_plan
 from picoclaw.schema import Span
 from picoclaw.security import orders
 from picoclaw.security.policy import Effect
@@ -38,7 +38,7 @@ def _set_time(job: Job, when: JobTime, now: datetime, mono: float) -> Job:
     try:
         zone = times.parse_zone(when.tz) if when.tz else None
         if when.cron_expr:
-            plan = occurrences.plan_cron(when.cron_expr, str(zone) if zone else _get_zone_name(now.tzinfo), now)
+            plan = schedules.plan_cron(when.cron_expr, str(zone) if zone else _get_zone_name(now.tzinfo), now)
             return fresh._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else 0.0)
         if when.at:
             local = now.astimezone(zone) if zone else now
@@ -54,7 +54,7 @@ def _set_time(job: Job, when: JobTime, now: datetime, mono: float) -> Job:
         ahead_s = _count_seconds_ahead(due, now)
         plan = Plan("at", anchor=due.timestamp())
         if when.every_seconds:
-            plan = occurrences.plan_interval(when.every_seconds, due.timestamp())
+            plan = schedules.plan_interval(when.every_seconds, due.timestamp())
     except (ValueError, OverflowError) as error:
         raise ToolError(str(error)) from None
     # What is meant from now on goes by the clock that nobody can set, a time of day by the date.
@@ -86,7 +86,7 @@ def _resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
         return when._replace(at=f"{due:%Y-%m-%d} {clock.zfill(5)}") if own_day else when
     if when.cron_expr or when.every_seconds:
         return when
-    if _TIME_OF_DAY.fullmatch(clock) and (expression := occurrences.change_time(job.plan, clock)):
+    if _TIME_OF_DAY.fullmatch(clock) and (expression := schedules.change_time(job.plan, clock)):
         return JobTime(cron_expr=expression, tz=when.tz or job.plan.zone)
     raise ToolError(
         f"job {job.number} repeats, {describe_plan(job.plan)}, and was left as it is; say how often it is to come"
@@ -104,10 +104,10 @@ def _move_to_zone(job: Job, old: tzinfo | None, new: tzinfo | None, now: datetim
         plan = job.plan._replace(zone=_get_zone_name(new))
         return job._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else job.after, done=())
     if job.plan.kind == "at" and not job.boot and job.plan.anchor > now.timestamp():
-        wall = datetime.fromtimestamp(job.plan.anchor, old or occurrences.BoardZone()).replace(tzinfo=None)
-        zone = new or occurrences.BoardZone()
-        due = occurrences.find_shown_time(wall, zone)
-        due = due if due.timestamp() > now.timestamp() else occurrences.find_shown_time(wall + timedelta(days=1), zone)
+        wall = datetime.fromtimestamp(job.plan.anchor, old or schedules.BoardZone()).replace(tzinfo=None)
+        zone = new or schedules.BoardZone()
+        due = schedules.find_shown_time(wall, zone)
+        due = due if due.timestamp() > now.timestamp() else schedules.find_shown_time(wall + timedelta(days=1), zone)
         return job._replace(plan=job.plan._replace(anchor=due.timestamp()))
     return job
 
@@ -119,7 +119,7 @@ def move_jobs_to_zone(jobs: Jobs, old: tzinfo | None, new: tzinfo | None, now: d
         if job.claimed or _move_to_zone(job, old, new, now) == job:
             continue
         if moved := jobs.change(job.session, job.number, lambda job: _move_to_zone(job, old, new, now)):
-            due = datetime.fromtimestamp(moved.plan.anchor, new or occurrences.BoardZone())
+            due = datetime.fromtimestamp(moved.plan.anchor, new or schedules.BoardZone())
             when = f"{due:%a %Y-%m-%d %H:%M}" if moved.plan.kind == "at" else describe_plan(moved.plan)
             told.append(f"{job.number} {when}")
     if not told:
@@ -147,7 +147,7 @@ def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next due times of a job; raises ValueError when they cannot be known."""
     if job.plan.kind == "cron":
         after = max(now, datetime.fromtimestamp(job.after, now.tzinfo))
-        return [slot.moment for slot in occurrences.list_occurrences(job.plan, after, most)]
+        return [slot.moment for slot in schedules.list_occurrences(job.plan, after, most)]
     first = datetime.fromtimestamp(job.plan.anchor, now.tzinfo)
     if job.plan.kind == "every":
         return [times.add_seconds(first, n * job.plan.seconds) for n in range(most)]
@@ -156,7 +156,7 @@ def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
 
 def _list_in_owner_zone(job: Job, now: datetime, most: int) -> list[datetime]:
     name = _get_zone_name(now.tzinfo)
-    zone = times.parse_zone(name) if name else occurrences.BoardZone()
+    zone = times.parse_zone(name) if name else schedules.BoardZone()
     return [due.astimezone(zone) for due in list_upcoming(job, now, most)]
 
 

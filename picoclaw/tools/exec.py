@@ -38,7 +38,7 @@ from picoclaw.text import pattern
 from picoclaw.tools.registry import Effects, tool
 
 if TYPE_CHECKING:
-    from picoclaw.store.queues import ForeignFile
+    from picoclaw.store.inbox_outbox import ForeignFile
 
 
 _MAX_RUNNING, _MAX_FINISHED_KEPT = 8, 20

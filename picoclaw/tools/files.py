@@ -22,7 +22,7 @@ from picoclaw.security.policy import Effect
 from picoclaw.security.sandbox import running_commands
 from picoclaw.security.untrusted import is_known_text, is_plain_name
 from picoclaw.skills import SKILL_FILE, SkillLibrary
-from picoclaw.store.queues import ForeignFiles
+from picoclaw.store.inbox_outbox import ForeignFiles
 from picoclaw.text import pattern
 from picoclaw.tools.registry import tool
 from picoclaw.tools.skills import describe_state

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from clock_kills import killed
 from clock_kit import Board
 
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 
 DAY = 86_400.0
 EACH = 25  # kills of one home

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import apsw
 
-from picoclaw.automation.scheduler import Sampler
+from picoclaw.automation.sampler import Sampler
 from picoclaw.hw.reading import Reading
 from picoclaw.store.database import HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, Samples, Series

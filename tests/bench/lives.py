@@ -39,9 +39,9 @@ LIVES = {
 BEGINNINGS = {"MessageQueue._respond", "PolledChannel._poll", "Toolset.run", "SchedulerThread._run"}
 """Where a message is taken out of the queue, a tool is called, a job is due: what stands above is how one came there."""
 CALLS = {
-    "inbox": ("store/queues", {"put"}),
+    "inbox": ("store/inbox_outbox", {"put"}),
     "bus": ("hw/sim/__init__", {"transfer", "messages"}),
-    "outbox": ("store/queues", {"put_message"}),
+    "outbox": ("store/inbox_outbox", {"put_message"}),
 }
 """The functions by which a bus, the inbox and the outbox are reached."""
 

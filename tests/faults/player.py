@@ -23,7 +23,7 @@ from picoclaw.config import load_config
 from picoclaw.daemon import background, process
 from picoclaw.daemon.background import BackgroundWorker, build_heartbeat
 from picoclaw.daemon.delivery import DeliveryWorker
-from picoclaw.daemon.monitor import Watch, read_followed_sensors
+from picoclaw.daemon.sampling import Watch, read_followed_sensors
 from picoclaw.daemon.service import DaemonService
 from picoclaw.errors import PicoclawError
 from picoclaw.files import make_folder, write_atomic
@@ -31,8 +31,8 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts import make_part
 from picoclaw.messages import NO_HOOKS, Turn, TurnHooks
 from picoclaw.store.approvals import Approval
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 from picoclaw.store.jobs import Job
-from picoclaw.store.queues import InboxMessage, OutboxMessage
 
 _PLENTY = 1 << 40
 CONFIG = b"""

@@ -19,7 +19,7 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.script import DEFAULT_LINES, Script
 from picoclaw.messages import Caller, Inbound, ToolCall
 from picoclaw.records import replace
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.workspace import prepare_home
 
 SECRET = "hostile-secret-7f3a-0123456789"

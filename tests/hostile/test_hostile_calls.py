@@ -34,7 +34,7 @@ from tally import Tally
 from picoclaw.daemon.background import run_job
 from picoclaw.hw.board import I2CAdapter, I2CWrite
 from picoclaw.messages import Inbound
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.skills import SkillLibrary

@@ -30,12 +30,12 @@ from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import StoreError
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, TurnHooks, Usage
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.shared.store import open_shared_store
 from picoclaw.store.database import Database
+from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job
 from picoclaw.store.people import People, SkillGrant, SkillGrants
-from picoclaw.store.queues import Outbox
 from picoclaw.workspace import prepare_home
 
 CODE = "81c4"

@@ -22,7 +22,7 @@ from tasks import FILES, LIST, MAY_ASK, TASKS, change, read, run
 from web_server import said as answer
 
 from picoclaw.messages import End, Text, ToolCall, Usage
-from picoclaw.occurrences import Plan
+from picoclaw.schedules import Plan
 from picoclaw.security.sandbox import find_missing_program
 from picoclaw.store.jobs import Job
 

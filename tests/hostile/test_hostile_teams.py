@@ -21,7 +21,7 @@ from tally import Tally
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.messages import End, Text, ToolCall, Usage
 from picoclaw.security.sandbox import find_missing_program
-from picoclaw.store.queues import Outbox
+from picoclaw.store.inbox_outbox import Outbox
 
 AGENTS = {key: AgentConfig() for key in ("garden", "cellar", "alone")}
 LINKS = {"default": ["garden"], "garden": ["cellar", "default"], "cellar": ["garden"]}

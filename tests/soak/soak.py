@@ -40,7 +40,7 @@ from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.outputs import supervisor
 from picoclaw.store import database
 from picoclaw.store.database import Database
-from picoclaw.store.queues import Inbox, Outbox
+from picoclaw.store.inbox_outbox import Inbox, Outbox
 from picoclaw.store.samples import RuleLog
 
 SHORT_S, SHORT_PACE, DAY_S, DAY_PACE = 100.0, 60, 870.0, 100

@@ -37,7 +37,7 @@ from picoclaw.errors import ChannelError, ConfigError, PicoclawError, SkillError
 from picoclaw.files import find_shipped
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage, OutboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 from picoclaw.text import pattern
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from picoclaw.files import explain_os_error, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import OutboxMessage
+from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.text import truncate
 from picoclaw.window import remove_hints
 

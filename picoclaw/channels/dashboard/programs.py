@@ -35,7 +35,7 @@ from picoclaw.messages import HEARTBEAT_OK, HOOK_SESSIONS, REQUEST_SESSIONS, Eve
 from picoclaw.schema import NoField, find_field
 from picoclaw.security.untrusted import sanitize_name, strip_invisible, wrap_untrusted
 from picoclaw.store.approvals import Approval
-from picoclaw.store.queues import InboxMessage
+from picoclaw.store.inbox_outbox import InboxMessage
 from picoclaw.text import pattern, truncate
 
 _SAY_AGAIN_S = 3600.0

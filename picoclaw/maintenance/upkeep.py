@@ -1,5 +1,5 @@
 """What is done unasked when nobody waits: the index kept up to date, the tasks gone through, the nightly dream,
-conversations that are kept no longer, and copies of what must not be lost.
+conversations that are kept no longer, and copies of what must not be lost. The owner's jobs are automation/jobs.py.
 
 Knows when each is due, and does it once: what was begun is written down first, so that neither a power cut nor a clock
 that is put back has it done twice, and what fails waits for its next time.

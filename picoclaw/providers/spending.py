@@ -1,6 +1,7 @@
-"""What models have taken: entered before each request, held against the caps of a day, and shown to a person.
+"""What models cost: entered before each request, held against the caps of a day, and shown to a person.
 
 A cap counts the day of the owner's calendar, and every model that costs anything. What nobody waits for stops first.
+The rows are store/ledger.py's.
 """
 
 import time
@@ -16,9 +17,9 @@ from picoclaw.prompts import count_bytes, estimate_tokens
 from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import StoreConnection, get_mark, set_mark
+from picoclaw.store.inbox_outbox import put_message
 from picoclaw.store.jobs import get_last_chat
 from picoclaw.store.ledger import CAP_LEVEL_MARK, Ledger, LedgerKey, LedgerRows, LedgerTotals
-from picoclaw.store.queues import put_message
 from picoclaw.window import count_request_bytes
 
 WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100

@@ -1,4 +1,4 @@
-"""picoclaw as a service of systemd's: what differs from machine to machine in its units, and how systemd is asked.
+"""systemd: what differs from machine to machine in picoclaw's units, and how systemd is asked. The daemon is daemon/service.py.
 
 Source: systemd.unit(5), systemd.exec(5), systemd.resource-control(5).
 """

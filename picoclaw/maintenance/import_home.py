@@ -1,5 +1,6 @@
-"""What becomes of what another agent's home holds: steps, each of which is done once and can be taken back. A home of an
-earlier picoclaw is brought up to date in store/database.py.
+"""`picoclaw migrate`: takes the home of another agent over, in steps that are each done once and can be taken back.
+
+A home of an earlier picoclaw is brought up to date in store/database.py and, its settings, in setup.py.
 
 What is about to be done stands in a journal before it is done. A run that was killed is gone on with: what is written
 already is known by its digest, a job that was added by its number. Neither folder of what was before belongs into a
@@ -17,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from picoclaw import files, occurrences, workspace
+from picoclaw import files, schedules, workspace
 from picoclaw.automation.clock import boottime, read_boot_id, wake_all
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import set_value
@@ -25,7 +26,7 @@ from picoclaw.errors import ConfigError, ToolError
 from picoclaw.files import explain_os_error, find_shipped, open_rooted, resolve_below
 from picoclaw.maintenance import MaintenanceError, act_as_owner, translate_os_errors
 from picoclaw.maintenance.backup import write_backup
-from picoclaw.maintenance.migrate_origins import (
+from picoclaw.maintenance.foreign_homes import (
     MOVED_SUFFIX,
     PROGRAMS,
     ForeignAgent,
@@ -37,8 +38,8 @@ from picoclaw.maintenance.migrate_origins import (
 from picoclaw.memory.files import FOREIGN, MAX_ENTRY_CHARS, flatten, format_memory_entry, parse_entries
 from picoclaw.memory.notes import get_day_file
 from picoclaw.messages import DEFAULT_SESSION
-from picoclaw.occurrences import Plan
 from picoclaw.records import NamedTuple
+from picoclaw.schedules import Plan
 from picoclaw.skills import SKILL_FILE, list_home_tiers
 from picoclaw.store.jobs import Job, Jobs
 from picoclaw.stores import Stores
@@ -130,7 +131,7 @@ def make_plan(
             left.append((f"job {job.name}", str(error)))
             continue
         jobs += 1
-        when = occurrences.describe_plan(made.plan)
+        when = schedules.describe_plan(made.plan)
         if made.plan.kind == "at":
             when = f"{datetime.fromtimestamp(made.plan.anchor, now.tzinfo):%Y-%m-%d %H:%M}"
         kind = "" if made.kind == "reminder" else "a command, " if made.kind == "command" else "a task for the model, "
@@ -302,10 +303,10 @@ def _make_job(job: ForeignJob, now: datetime, people: Collection[str], channels:
     boot, mono, after = "", 0.0, 0.0
     if job.expression:
         zone = str(parse_zone(job.zone)) if job.zone else ""
-        plan, after = occurrences.plan_cron(job.expression, zone, now), wall
+        plan, after = schedules.plan_cron(job.expression, zone, now), wall
     elif job.interval_s:
         due = job.next_at if wall < job.next_at <= wall + job.interval_s else wall + job.interval_s
-        plan, boot, mono = occurrences.plan_interval(job.interval_s, due), read_boot_id(), boottime() + due - wall
+        plan, boot, mono = schedules.plan_interval(job.interval_s, due), read_boot_id(), boottime() + due - wall
     elif job.at:
         if job.at <= wall:
             raise ValueError(f"it was due on {datetime.fromtimestamp(job.at, now.tzinfo):%Y-%m-%d %H:%M}")

@@ -1,4 +1,4 @@
-"""Samples the sensors and follows the rules while picoclaw runs."""
+"""Samples the sensors and follows the rules while the daemon runs: puts automation/sampler.py and rule_engine.py to work."""
 
 import contextlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from pathlib import Path
 from picoclaw.automation import rules
 from picoclaw.automation.clock import ClockWatch, wake_all
 from picoclaw.automation.rule_engine import RuleActions, RuleEngine
-from picoclaw.automation.scheduler import Sampler, WorkerThread
+from picoclaw.automation.sampler import Sampler, WorkerThread
 from picoclaw.daemon.process import LeaderLock
 from picoclaw.errors import ConfigError, PicoclawError, StoreError, ToolError
 from picoclaw.hw.loader import list_sensors, read_sensor

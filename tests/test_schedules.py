@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from rows import each_row
 
-from picoclaw.occurrences import (
+from picoclaw.schedules import (
     Plan,
     add_done,
     describe_plan,
@@ -175,7 +175,7 @@ def test_what_was_done_is_not_due_again():
 
 BOARD = """
 from datetime import UTC, datetime
-from picoclaw.occurrences import Plan, list_occurrences
+from picoclaw.schedules import Plan, list_occurrences
 for after in ("2026-03-28T12:00+00:00", "2026-10-24T12:00+00:00"):
     found = list_occurrences(Plan("cron", "30 2 * * *"), datetime.fromisoformat(after), 2)
     print(*[slot.identity for slot in found], *[slot.moment.astimezone(UTC).strftime("%H:%M") for slot in found])

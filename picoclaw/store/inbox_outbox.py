@@ -1,6 +1,7 @@
 """The inbox and the outbox in `state.db`: what has come in over a channel, and what is to be told to a person.
 
-What comes in is durable before the channel acknowledges it, and answered once.
+What comes in is durable before the channel acknowledges it, and answered once: what a channel brings again (a repeated
+update of Telegram) is dropped by `Inbox.put`. daemon/queue.py has the messages answered, daemon/delivery.py sends.
 
 That one is being answered is written down with the process that does it. What a dead process has left behind is
 answered again only where that repeats nothing; the person is told of the rest.
