@@ -11,6 +11,7 @@ import sweep
 from grammars import load_shipped, refusals
 from rows import each_row
 from test_history_tools import fill
+from test_intents_exact import TALK as ENGLISH_TALK
 
 from picoclaw.app import App
 from picoclaw.automation.jobs import JobContext, decide_job
@@ -661,6 +662,25 @@ def test_talk_about_an_order_does_nothing(home, language):
             done = moves(answer(provider, form.format(text)))
             acted += [(form.format(text), done)] if done else []
     assert not acted, f"{len(acted)} of {len(doing)}: {acted[:40]}"
+
+
+TWO_OUTPUTS = json.loads((Path(__file__).parent / "data/intents_two_outputs.json").read_text("utf-8"))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("language", ["en", *LANGUAGES])
+def test_talk_about_two_outputs_switches_neither(home, language):
+    """What asks, denies or tells of two outputs at once, with a question mark and without one."""
+    provider, data = make_provider(home), TWO_OUTPUTS[language]
+    provider.match(data["orders"][0])
+    assert all(moves(answer(provider, text)) for text in data["orders"])
+    forms = TALK.get(language) or [form for form in ENGLISH_TALK.values() if isinstance(form, str)]
+    talk = [form.format(order) for form in forms for order in data["orders"]]
+    bare = [text.strip("¿? ") for text in talk]
+    talk += [text for text in bare if text not in data["orders"]]
+    talk = sweep.sample(talk, 6) + [line + mark for line in data["talk"] for mark in ("", "?")]
+    acted = [(text, done) for text in talk if (done := moves(answer(provider, text)))]
+    assert not acted, f"{len(acted)} of {len(talk)}: {acted}"
 
 
 LATER = [

@@ -8,15 +8,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.files import find_shipped
+from picoclaw.intents.arguments import (
+    CLOCK_TIME,
+    change_days,
+    change_planned,
+    find_bare_amount,
+    join_end,
+    join_figures,
+    leave_out,
+    list_value_words,
+    plan_again,
+    read_amount,
+    shift_due,
+    shift_time,
+    step_order,
+    word_value,
+)
 from picoclaw.intents.grammar import (
-    EXACT_SCORE,
     NEEDS_CLOCK,
     WHOLE_ROUTES,
     Grammar,
@@ -28,7 +42,6 @@ from picoclaw.intents.grammar import (
     make_match,
 )
 from picoclaw.intents.sentence import (
-    MAX_CHARS,
     NO_CALL,
     Sentence,
     SentenceSlot,
@@ -39,7 +52,7 @@ from picoclaw.intents.sentence import (
     scale_value,
 )
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
-from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between
+from picoclaw.intents.times import NO_HOUR
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
@@ -50,7 +63,6 @@ if TYPE_CHECKING:
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
-_MAX_WISHES = 4
 _MAX_ITEMS = 12  # of a list, in one sentence
 MAX_CONTINUED_WORDS = 7
 _SERIES = ("sensor", "quantity")
@@ -58,14 +70,10 @@ _READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
 _NAMED, _NAMES = _READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
-_MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
-_SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
-_DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _FIELD = pattern(r"\{(\w+)\}")
 WHICH, HOLE = "which", "999"
 """The slot of a proposal that is looked for in a list, and what stands in its place until it is found there."""
 _TWICE = pattern(r"\b([^\W\d_]+) \1\b")
-_CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
@@ -73,7 +81,6 @@ _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
 _SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at")
 SHOWN = {"action": "list"}
-_READ_ROUTES = WHOLE_ROUTES | {"topic"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
 MIN_HINT = 0.15  # of orders, where it is only said how a rule is set
@@ -91,10 +98,8 @@ _ALL_NOTES = "last 12 months"
 MIN_CHAT, MIN_KNOWN = 0.3, 0.1
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
-_ENDS = frozenset({"off", "remove", "disable"})
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
-MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
@@ -313,25 +318,6 @@ class IntentMatcher:
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
-
-    def complete_hour(
-        self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
-    ) -> IntentMatch | None:
-        """The same; where a text is a reminder of days and lacks nothing but the hour, with the usual one."""
-        if not found or not found.missing or found.intent != "cron_add" or NO_HOUR in text:
-            return found
-        again = self.match(self._add_hour(self._read(text)), offered)
-        return again if again and "cron_expr" in again.arguments and is_complete(again) else found
-
-    def _add_hour(self, s: Sentence) -> str:
-        """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
-        near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
-        found = [(i, i + count) for i, words in enumerate(near) if (count := self.times.count_part(words))]
-        if not found or found[-1][0] >= found[0][1] or any(map(self.times.names_a_time, near)):
-            return ""
-        end = found[0][1]
-        rest = s.text(end, len(s.words)) if end < len(s.words) else ""
-        return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
     def _find(
         self,
@@ -598,7 +584,7 @@ class IntentMatcher:
             words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
             for name in ("noun", "quantity", "when", "often"):
                 for value, _ in islice(self._reader.read(self._book.slot(name), s, i), 1):
-                    words += _list_value_words(value)
+                    words += list_value_words(value)
         return words
 
     def _match_plain(self, text: str, offered: Collection[Any]) -> IntentMatch | None:
@@ -640,7 +626,7 @@ class IntentMatcher:
                 continue
             if not size:
                 return "", left
-            told[name] = _word_value(slot, value) or s.text(-start, size - start)
+            told[name] = word_value(slot, value) or s.text(-start, size - start)
             left = [i for i in left if not -start <= i < size - start]
         if "off_said" in names and any(s.longest(self._book.slot("on_word").values, i) for i in left):
             return "", left  # "light on every day at 6, off at 9" orders both
@@ -836,20 +822,6 @@ class IntentMatcher:
             return 0  # "no thank you, please do not ..."
         return end if is_apart else 0
 
-    def match_all(
-        self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
-    ) -> list[tuple[str, IntentMatch | None]]:
-        """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
-        parts = self._match_all(text, offered, topic, last)
-        if len(parts) == 1:
-            parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
-        told: list[tuple[str, IntentMatch | None]] = []
-        for said, match in parts:
-            calls = self.list_parts(match) if match else []
-            told += [(said, call) for call in calls] or [(said, match)]
-        made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
-        return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
-
     def _moves_with_text(self, match: IntentMatch) -> bool:
         """Whether a match acts or adds by free text, which a further wish may be part of."""
         intent = self.intents[match.intent]
@@ -864,286 +836,10 @@ class IntentMatcher:
         """What a text may be about, each with the `least` share or more."""
         return {topic for share, topic in self._score(self._read(text)) if share >= least}
 
-    def _count_several(self, text: str, sure: float = SURE_PART) -> float:
-        """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
-        shares = self._score(self._read(text))
-        if not shares or shares[0][0] < sure:
-            return SURE_PART
-        return sum(share for share, name in shares if name in self.topics.several)
-
-    def _is_one_question(self, text: str) -> bool:
-        """Whether a text asks one thing and no more, as the classifier has it."""
-        shares = self._score(self._read(text)) or [(0.0, "nothing")]
-        (share, topic), *_ = shares
-        several = sum(share for share, name in shares if name in self.topics.several and name != "?compare")
-        return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in self.topics.asked)
-
-    def _asks_twice(self, text: str) -> bool:
-        """Whether a second question stands behind an "and": "how long have you been up, and is the card full?"."""
-        s, asks = Sentence(text, self.words), self.words["questions"]
-        joints = (hit[1] for i in range(2, len(s.words) - 1) if (hit := s.longest(self.words["splits"], i)))
-        return s.asks and any(self._after(s, asks, i) for i in joints)
-
-    def _match_all(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
-    ) -> list[tuple[str, IntentMatch | None]]:
-        whole = self.match(text, offered, topic, last)
-        if whole and self.list_parts(whole):
-            return [(text, whole)]
-        swallows = whole is not None and self._moves_with_text(whole) and not last.name
-        if swallows and whole and self._classifier:
-            is_several = self._count_several(text, 0.0) > SURE_SEVERAL
-            parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
-            is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
-            is_sure = whole.tool != "cron" or self._count_several(text, 0.0) > SURE_WHOLE
-            if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
-                return parts
-            if (
-                len(parts) > 1
-                and parts[1][1]
-                and self.intents[parts[1][1].intent].kind
-                and parts[1][1].intent != whole.intent
-            ):
-                return [
-                    parts[0],
-                    (" ".join(said for said, _ in parts[1:]), None),
-                ]  # "note that ..., and switch on the pump"
-        twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
-        if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
-            alone = [] if whole else self._match_sentences(text, offered, topic, last)
-            return alone or [(text, whole)]
-        if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
-            parts = self._split(text, offered, topic, last)
-            if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
-                return parts
-            told = not whole.tool and last.name  # "off again, it's too loud" says more than that nothing is to be done
-            return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
-        if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
-            intent = self.intents[whole.intent]
-            if intent.last:  # it only says what was not understood as a whole
-                parts = self._split(text, offered, topic, last)
-                done = [match for _, match in parts if is_complete(match) and match]
-                rules = sum(
-                    match.tool == "rule" and match.arguments["action"] != "add" for match in done
-                )  # numbers change
-                return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
-            if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                goes_on = last.name and not is_complete(whole)
-                return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
-            parts = self._split(text, offered, topic, last, whole.intent)
-        else:
-            parts = self._split(text, offered, topic, last)
-        return parts or self._match_sentences(text, offered, topic, last) or [(text, whole)]
-
-    def _match_sentences(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
-    ) -> list[tuple[str, IntentMatch | None]]:
-        """The one question, or the one order to switch or end something, beside sentences that only tell something."""
-        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
-        if len(parts) > 2 and self._is_no(parts[0]):
-            parts[:2] = [f"{parts[0]}, {parts[1]}"]
-        if not 1 < len(parts) <= _MAX_WISHES:
-            return []
-        found = [self.match(part, offered, topic, last) for part in parts]
-        told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
-        if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
-            intent, action = self.intents[first.intent], first.arguments.get("action")
-            switches = first.tool == "output" and intent.kind
-            if switches or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
-                told[0] = False
-                told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
-        if told.count(False) != 1:
-            return []
-        part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
-        is_limit = match is not None and "_beyond" in match.said and "?" not in part  # "a warning then, 14 and above"
-        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
-            return []
-        intent = self.intents[match.intent]
-        moves = match.tool == "output" or match.arguments.get("action") in _ENDS
-        begins = parts[0] == part and (moves or (last.name and intent.after))
-        reasons = [one for one in parts if one != part]
-        is_past = any(
-            Sentence(one, self.words).holds(self.words["past"]) for one in reasons
-        )  # "I had thought of it, …"
-        is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
-        return [(part, match)] if not intent.kind or is_clear else []
-
-    def _is_no(self, text: str) -> bool:
-        """Whether a text is a "no" or a "no wait", and nothing else."""
-        s = Sentence(text, self.words)
-        return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
-
     def _is_statement(self, s: Sentence) -> bool:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
         tables = (self.words["negations"], self.words["reported"], self._book.slot("if_word").values)
         return bool(s.words) and not s.asks and not any(map(s.holds, tables)) and not is_quoted(s, len(s.words) - 1)
-
-    def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
-        """Whether a sentence asks and orders nothing."""
-        s = Sentence(text, self.words)
-        tells = self._is_statement(s) and not (match and match.tool)
-        return tells and (bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells")
-
-    def _gives_reason(self, text: str) -> bool:
-        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
-        s, words = Sentence(text, self.words), self.words
-        begin = self._after(s, self._book.slot("because_word").values, 0)
-        names = ("but_word", "drop_verb", "again_word", "every_output")
-        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "splits", "declines", "agrees")]
-        tables += [self._find_names(), *(self._book.slot(name).values for name in names)]
-        is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
-        is_more |= any(stem_word(word) in self._acts for word in s.words[begin:]) or any(map(s.holds, tables))
-        firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
-        return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
-
-    def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
-        """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
-        if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
-            return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
-        if match.intent == "memory_correct" and match.arguments.keys() >= {"new", "old"}:
-            new, old = match.arguments["new"], match.arguments["old"]
-            kept = match._replace(tool="memory_store", arguments={"text": new})
-            return [kept, match._replace(tool="memory_forget", arguments={"text": old})]
-        if "_wrong" in match.said and not match.missing:
-            return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
-        if "_more" in match.said and not match.missing:
-            return [match, *(_add_arguments(match, more) for more in match.said["_more"])]
-        return [
-            make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
-        ]
-
-    def _split(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
-    ) -> list[tuple[str, IntentMatch | None]]:
-        """The wishes that stand in a row; none where the first is not understood by itself.
-
-        `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
-        """
-        s = Sentence(text, self.words)
-        if len(s.words) > MAX_CLASSIFIED:
-            return []
-        places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
-        for i in islice(places, _MAX_WISHES):
-            hit = s.longest(self.words["splits"], i)
-            then = hit[1] if hit else i
-            if then >= len(s.words) or s.longest(self.words["bounds"], then):
-                return []  # "every two hours ..., until 8": the end is of the first
-            mark = "?" * s.asks
-            head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
-            for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
-                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
-                asks = self._after(s, self.words["questions"], then) > 0
-                if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
-                    continue
-                if not is_complete(first) or (ending and self._moves_with_text(first)):
-                    continue  # "todo: turn off the heater": a thing of two ends
-                if timed and first.intent != timed:
-                    continue
-                if i == 1 and not self.intents[first.intent].kind and s.holds(self.words["ends"]):
-                    continue  # "fan and lamp off": the first is not asked about
-                rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
-                rest = rest if hit or all(is_complete(match) for _, match in rest) else []
-                if self._is_half_said(first, s, then, rest):
-                    rest = [(tail, None)]
-                if not asks and any(
-                    match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
-                ):
-                    continue  # a word was passed over in one of them
-                reads = not (asks or self.intents[first.intent].kind or self._asks(s, i))
-                bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
-                if (
-                    reads
-                    and bare
-                    and any(one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest)
-                ):
-                    continue  # "every other day, at 8, pump on", "luz y bomba on": words that were only nearly read
-                if names := _find_half_days([first, *(match for _, match in rest)]):
-                    say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
-                    return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
-                found = [first, *(match for _, match in rest)]
-                moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
-                moves = moves and len({one.intent for one in found if one}) > 1
-                if moves and self._count_several(text) < MIN_SEVERAL:
-                    return []  # "below 12 volts, turn the light off"
-                if rest and not self._is_conditional(s, found):
-                    return [(head, first), *rest]
-        return []
-
-    def _is_half_said(
-        self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]
-    ) -> bool:
-        """Whether what follows an order leaves it open when or how long the first is meant, or if it orders at all.
-
-        "The fan and the pump at 8 for 1 minute" may mean that time of both; "light off, fan on, quick" asks nothing.
-        """
-        match = rest[0][1] if rest else None
-        if not match or not self.intents[first.intent].acts or self._after(s, self.words["questions"], begin):
-            return False
-        if match.tool == "output" and match.arguments == SHOWN:
-            return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
-        is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
-        if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
-            return False
-        is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
-        if is_day and not any(self.times.names_a_time(s.words[i:begin]) for i in range(begin)):
-            return True  # "monday and friday from 6 to 9"
-        level = str(match.arguments.get("level", ""))
-        if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
-            return True  # or is it the hour?
-        return first.tool != match.tool or (
-            "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
-        )
-
-    def _asks(self, s: Sentence, end: int) -> bool:
-        """Whether the words up to `end` ask, or tell to say something."""
-        return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
-
-    def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
-        """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
-        switches = any(match and match.tool == "output" and self.intents[match.intent].kind for match in matches)
-        has_limit = not s.asks and any(match and "_beyond" in match.said for match in matches)
-        return switches and (has_limit or s.holds(self._book.slot("if_word").values))
-
-    def _continue(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
-    ) -> list[tuple[str, IntentMatch | None]]:
-        """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
-        if not timed:
-            call = ToolCall("", first.tool, first.arguments)
-            topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
-            rest = self._match_all(tail, offered, topic, call)
-            reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
-            bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
-            if all(is_complete(match) and match and match.route in WHOLE_ROUTES for _, match in rest):
-                same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
-                devices = self._book.slot("device").before
-                is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
-                return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
-            if self._moves_with_text(first) and any(match and self.intents[match.intent].kind for _, match in rest):
-                return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
-        days = {phrase for phrase, day in self.words["days"].items() if day}
-        if timed and not days.isdisjoint(s.words[:end]):
-            return []  # whether that day is meant for what follows, too, cannot be told
-        same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
-        is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
-        if same and (not timed or is_in or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
-            return [(tail, same)]
-        moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
-        return [(tail, None)] if moves and not timed else []
-
-    def _continue_alike(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
-    ) -> IntentMatch | None:
-        """What a tail means behind the words that the first wish began with, where that is the same intent."""
-        told = (
-            not self.words["reported"].keys().isdisjoint(s.words[end:])
-        )  # "fan off, says my wife" is no second output
-        for begin in range(0 if told else min(end, most), 0, -1):
-            match = self.match(f"{s.text(0, begin)} {tail}", offered)
-            alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
-            if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
-                return match
-        return None
 
     def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
         """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
@@ -1218,12 +914,12 @@ class IntentMatcher:
         elif "quantity" in intent.defaults and "quantity" not in found:
             usual = self.words["usual"].get(str(found.get("sensor", "")), "")
             found |= {"quantity": usual} if usual else {}
-        found = _leave_out(_join_end(_join_figures(found)))
+        found = leave_out(join_end(join_figures(found)))
         passed = sum(s.topic.get("_passed", ()))
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
             seconds -= passed if "at_seconds" in s.last.arguments else 0
-            when = _shift_time(s.last.arguments, seconds) or _shift_due("".join(s.topic.get("_result", ())), seconds)
+            when = shift_time(s.last.arguments, seconds) or shift_due("".join(s.topic.get("_result", ())), seconds)
             if not when:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found["when"] = when
@@ -1232,7 +928,7 @@ class IntentMatcher:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found["seconds"] = int(total + float(found.pop("_add")) - passed)
         if "_amount" in found:
-            found |= _read_amount(int(found.pop("_amount")), s.last.arguments)
+            found |= read_amount(int(found.pop("_amount")), s.last.arguments)
         if (
             intent.name == "output_instead"
             and "_wrong" not in found
@@ -1241,8 +937,8 @@ class IntentMatcher:
             found["_wrong"] = s.last.arguments.get("name", "")
         if intent.name == "output_longer" and "level" in s.last.arguments:
             found["level"] = s.last.arguments["level"]  # "leave it on": as it is
-        if intent.name == "cron_correct" and (amount := _find_bare_amount(s, found, self.words)):
-            length = _read_amount(amount, {"seconds": s.last.arguments.get("at_seconds")}).get("seconds")
+        if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
+            length = read_amount(amount, {"seconds": s.last.arguments.get("at_seconds")}).get("seconds")
             if "_job_amount" in found and not length:
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found |= {"when": {"at_seconds": length}} if length else {}
@@ -1263,11 +959,11 @@ class IntentMatcher:
         ):
             is_same = "sensor" not in found and "it" in s.words and s.last.arguments.get("sensor")
             found |= {"sensor": s.last.arguments["sensor"]} if is_same else {}
-        clock = _CLOCK_TIME.search(str(s.last.arguments.get("at")))
+        clock = CLOCK_TIME.search(str(s.last.arguments.get("at")))
         if "_only" in found and "cron_expr" not in found and clock:
             found["cron_expr"] = f"{int(clock[2])} {int(clock[1])} * * *"
         if found.keys() & {"_except", "_only"}:
-            days = _change_days(
+            days = change_days(
                 str(found.get("cron_expr", "")), str(found.get("_except", "")), str(found.get("_only", ""))
             )
             found |= {"cron_expr": days} if days else {}
@@ -1280,9 +976,9 @@ class IntentMatcher:
             if length:
                 return self._make_match(self.intents["output_later_length"], s, {"_length": length})
         if intent.name == "cron_again":
-            found = _plan_again(found, "".join(s.topic.get("_result", ())))
+            found = plan_again(found, "".join(s.topic.get("_result", ())))
         for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
-            if changed and not (planned := _change_planned(str(found.get("message", "")), key, changed)):
+            if changed and not (planned := change_planned(str(found.get("message", "")), key, changed)):
                 return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
             found |= {"message": planned} if changed else {}
         limit = found.get("limit") if intent.after == "rule" else None
@@ -1295,7 +991,7 @@ class IntentMatcher:
         if "_step" in found and "level" in given:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
-            found |= _step_order(str(found["level"]), str(found["_step"]), s.last.arguments)
+            found |= step_order(str(found["level"]), str(found["_step"]), s.last.arguments)
         if isinstance(old := found.pop("_old", None), dict):
             found |= self._find_rule_of(str(old["_old"]), s)
         match = make_match(intent, found, 1.0, "template")
@@ -1308,7 +1004,12 @@ class IntentMatcher:
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
         named = found.get("name")
-        if intent.tool == "output" and isinstance(named, list) and s.holds(self._book.slot("both_word").values):
+        if (
+            intent.tool == "output"
+            and named
+            and isinstance(named, list)
+            and s.holds(self._book.slot("both_word").values)
+        ):
             match.arguments["name"] = named[0]  # "turn both off"
             return match._replace(said={**match.said, "_more": [{"name": name} for name in named[1:]]})
         for value in found.values():
@@ -1619,186 +1320,12 @@ class IntentMatcher:
         return " ".join(s.text(i, i + 1) for i in left if self._vocabulary[s.words[i]])
 
 
-def _switches(match: IntentMatch) -> bool:
-    """Whether an output is switched, now or as planned."""
-    return match.tool == "output" or str(match.arguments.get("message", "")).startswith("output ")
-
-
-def _list_value_words(value: Any) -> list[str]:
-    """What a tool's list would have of a value: a quantity, the time of day, the first letters of a day of the week."""
-    if isinstance(value, str):
-        return [value]
-    told = " ".join(map(str, value.values()))
-    fields = str(value.get("cron_expr", "")).split()
-    if len(fields) > 1 and fields[0].isdecimal() and fields[1].isdecimal():
-        return [f"{int(fields[1]):02}:{int(fields[0]):02}"]
-    clocks = [] if told.endswith(NO_HOUR) else [found[0] for found in _CLOCK_TIME.finditer(told)]
-    return clocks + [word[:3] for word in told.split() if word.isalpha()]
-
-
-def _word_value(slot: SentenceSlot, value: Any) -> str:
-    """A value in words of any language; '' where only the sentence has them."""
-    if slot.kind == "output":
-        return str(value).replace("_", " ")
-    if slot.kind == "term":  # "surpassed" is above
-        return next((phrase for phrase, one in slot.values.items() if one == value), "")
-    if slot.kind == "percent":
-        return f"{value}%" if str(value).isdecimal() else ""
-    if slot.kind != "seconds":
-        return ""
-    size, unit = next((one for one in ((3600, "h"), (60, "min")) if value % one[0] == 0), (1, "s"))
-    return f"{value / size:g} {unit}"
-
-
-def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
-    """The times of day that are meant where two plans each have one that comes twice a day; '' for none."""
-    times = [str(match.arguments.get("at", "")) for match in matches if match and "_later" in match.intent]
-    if len(times) < 2 or not all(time.endswith(OCLOCK) for time in times):
-        return ""
-    hour, _, minute = times[0].removesuffix(OCLOCK).partition(":")
-    return f"{times[0].removesuffix(OCLOCK)}, {(int(hour) + 12) % 24:02}:{minute}"
-
-
 def _is_after(intent: Intent, s: Sentence) -> bool:
     """Whether the last call is one that the intent goes on with: its tool, or "tool:action"."""
     name, wanted = s.last.name, intent.after.split()
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
-
-
-def _change_planned(call: str, name: str, value: Any) -> str:
-    """A planned call of the tool `output` with another length or output; '' for any other job."""
-    tool, _, text = call.partition(" ")
-    value = int(value) if name == "seconds" else value
-    return f"output {json.dumps(json.loads(text) | {name: value})}" if tool == "output" and text[:1] == "{" else ""
-
-
-def _plan_again(found: SlotValues, result: str) -> SlotValues:
-    """A day for the same once more, at the time of day that the last answer named."""
-    when, clock = found.get("when"), _CLOCK_TIME.search(result)
-    if not isinstance(when, dict):
-        return found
-    day = (
-        {"at": f"{when['at']} {clock[0]}"} if clock and _CLOCK_TIME.search(str(when.get("at", "0:00"))) is None else {}
-    )
-    return {name: value for name, value in found.items() if name != "cron_expr"} | {"when": when | day}
-
-
-def _change_days(expression: str, day: str, only: str) -> str:
-    """A cron expression on `only` some days, or without one; '' where none would be left, or it has no such form."""
-    fields = expression.split(" ", 5)
-    if len(fields) < 5:
-        return ""
-    if only:
-        return " ".join([*fields[:4], only, *fields[5:]])
-    days: list[int] = []
-    for part in fields[4].replace("*", "0-6").split(","):
-        first, _, last = part.partition("-")
-        days += range(int(first), int(last or first) + 1)
-    left = [str(one) for one in days if one not in set(map(int, day.split(",")))]
-    return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
-
-
-def _join_figures(found: SlotValues) -> SlotValues:
-    """The same where several figures of one series are asked for, which one answer has."""
-    more = found[""].get("_more", ()) if isinstance(found.get(""), dict) else ()
-    if not more or any(one.keys() != {"_figure"} for one in more):
-        return found
-    return {name: value for name, value in found.items() if name not in {"", "_figure"}}
-
-
-def _leave_out(found: SlotValues) -> SlotValues:
-    """The same without the output that "all but the light" leaves out."""
-    every = found.get("name")
-    if "_but" not in found or not isinstance(every, dict):
-        return found
-    names = [str(one["name"]) for one in (every, *every.get("_more", ())) if one["name"] != found["_but"]]
-    more = {"_more": [{"name": name} for name in names[1:]]} if len(names) > 1 else {}
-    rest = {name: value for name, value in found.items() if name not in {"_but", "name"}}
-    return rest | ({"name": {"name": names[0]} | more} if names else {})
-
-
-def _join_end(found: SlotValues) -> SlotValues:
-    """The same where an end beside a beginning tells how long: "at 6 ... until 9"."""
-    times = [
-        _CLOCK_TIME.search(str(value.get("at", ""))) if isinstance(value := found.get(name), dict) else None
-        for name in ("when", "until")
-    ]
-    if not times[0] or not times[1]:
-        return found
-    seconds = count_seconds_between(times[0][0], times[1][0])
-    return {name: value for name, value in found.items() if name != "until"} | {"seconds": seconds}
-
-
-def _shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """When the last job comes that much later, in arguments; {} where that is another day, or not known."""
-    if "at_seconds" in last:
-        moved = float(last["at_seconds"]) + seconds
-        return {"at_seconds": int(moved)} if moved > 0 else {}
-    expression = str(last.get("cron_expr", ""))
-    fields = expression.split(" ")
-    clock = _CLOCK_TIME.search(str(last.get("at", "")))
-    if clock and "cron_expr" not in last:
-        minutes = int(clock[1]) * 60 + int(clock[2]) + seconds / 60
-    elif len(fields) > 1 and fields[0].isdecimal() and fields[1].isdecimal():
-        minutes = int(fields[1]) * 60 + int(fields[0]) + seconds / 60
-    else:
-        return {}
-    if not 0 <= minutes < 24 * 60:
-        return {}
-    hour, minute = divmod(int(minutes), 60)
-    if clock and "cron_expr" not in last:
-        return {"at": str(last["at"]).replace(clock[0], f"{hour:02}:{minute:02}")}
-    return {"cron_expr": " ".join([str(minute), str(hour), *fields[2:]])}
-
-
-def _shift_due(result: str, seconds: float) -> dict[str, Any]:
-    """The same from the moment that the last answer named: "comes on Sat 2026-11-28 17:00"."""
-    found = _DUE.search(result)
-    moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
-    return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
-
-
-def _find_bare_amount(s: Sentence, found: SlotValues, words: Mapping[str, Mapping[str, Any]]) -> int:
-    """The number of "make it 20", which after "in 10 minutes" is no time of day; 0 where none stands alone."""
-    if "_job_amount" in found:
-        return int(found["_job_amount"])
-    numbers = [word for word in s.words if word.isdecimal() or isinstance(words["numbers"].get(word), int)]
-    clock = (word for name in ("at", "parts", "days", "oclock", "units", "hours", "offsets") for word in words[name])
-    if len(numbers) != 1 or not set(clock).isdisjoint(s.words):
-        return 0
-    return int(numbers[0]) if numbers[0].isdecimal() else int(words["numbers"][numbers[0]])
-
-
-def _read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
-    """What a bare number changes of the last order: how long, where it had a length, else the level."""
-    if seconds := float(last.get("seconds") or 0):
-        unit = next(size for size in (3600, 60, 1) if (seconds >= size and seconds % size == 0) or size == 1)
-        return {"seconds": amount * unit, "level": last.get("level", "on")}
-    return {"level": str(amount)}
-
-
-def _step_order(level: str, step: str, last: Mapping[str, Any]) -> SlotValues:
-    """A level in percent that is so much higher or lower, on is 100 and off 0; with a "*" a share of the level, or of the
-    length where that is what was said.
-    """
-    is_share, size = step[0] == "*", float(step.lstrip("*"))
-    if is_share and last.get("seconds") and level == "on":
-        seconds = float(last["seconds"]) * size
-        return {"seconds": int(seconds) if seconds.is_integer() else seconds}
-    now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
-    then = now * size if is_share else now + size
-    return {"level": f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"}
-
-
-def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
-    """The same with more arguments; what begins with "_" says how the result is told, and is none."""
-    told = {name: value for name, value in more.items() if name[0] == "_"}
-    return match._replace(
-        arguments={**match.arguments, **{name: value for name, value in more.items() if name not in told}},
-        said={**match.said, **told},
-    )
 
 
 def is_complete(match: IntentMatch | None) -> bool:

@@ -22,9 +22,10 @@ from picoclaw.intents.conversation import (
     split_turns,
 )
 from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields, find_language
-from picoclaw.intents.matcher import HOLE, IntentMatcher, is_complete
+from picoclaw.intents.matcher import HOLE, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
+from picoclaw.intents.wishes import WishMatcher
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
@@ -92,7 +93,7 @@ class IntentProvider:
         """
         self.rests = False
         self.unlisted, self._declared = frozenset(unlisted), declared
-        self._matcher = IntentMatcher(data, sources)
+        self._matcher = WishMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem, self._usual, self._confirmed = "", usual, confirmed
         self._heard = dict.fromkeys(("asked", "told"), "")
@@ -127,15 +128,15 @@ class IntentProvider:
         """See IntentMatcher.list_topics."""
         return self._listen(text).list_topics(clean_text(text), least)
 
-    def _listen(self, *texts: str) -> IntentMatcher:
+    def _listen(self, *texts: str) -> WishMatcher:
         """Take the language of a text, else that of the texts before it, else the usual."""
         said = [clean_text(text) for text in texts]
         return self._listen_in(find_language(said, self._languages) or self._usual() or "en")
 
-    def _listen_in(self, language: str) -> IntentMatcher:
+    def _listen_in(self, language: str) -> WishMatcher:
         if language not in self._matchers and self._load:
             try:
-                self._matchers[language] = IntentMatcher(self._load(language))
+                self._matchers[language] = WishMatcher(self._load(language))
             except ConfigError as error:
                 self._matchers[language], self._problem = self._matchers["en"], str(error)
         self._matcher = self._matchers[language]

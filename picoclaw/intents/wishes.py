@@ -1,0 +1,402 @@
+"""Understands a text with several wishes: where they part, what the second leaves out, and which only tells something."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from picoclaw.intents.grammar import EXACT_SCORE, WHOLE_ROUTES, IntentMatch, fill_fields, make_match
+from picoclaw.intents.matcher import (
+    MAX_BARE_WORDS,
+    MAX_CLASSIFIED,
+    MAX_SHORT_WORDS,
+    MIN_TOPIC_SHARE,
+    SHOWN,
+    SURE_PART,
+    SURE_WHOLE,
+    IntentMatcher,
+    Topic,
+    is_complete,
+)
+from picoclaw.intents.sentence import MAX_CHARS, NO_CALL, Sentence
+from picoclaw.intents.times import NO_HOUR, OCLOCK
+from picoclaw.messages import ToolCall
+from picoclaw.text import pattern, stem_word
+
+MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
+_MAX_WISHES = 4
+_SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
+_READ_ROUTES = WHOLE_ROUTES | {"topic"}
+_ENDS = frozenset({"off", "remove", "disable"})
+
+
+class WishMatcher(IntentMatcher):
+    """Understands a text with one wish or several."""
+
+    def complete_hour(
+        self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
+    ) -> IntentMatch | None:
+        """The same; where a text is a reminder of days and lacks nothing but the hour, with the usual one."""
+        if not found or not found.missing or found.intent != "cron_add" or NO_HOUR in text:
+            return found
+        again = self.match(self._add_hour(self._read(text)), offered)
+        return again if again and "cron_expr" in again.arguments and is_complete(again) else found
+
+    def _add_hour(self, s: Sentence) -> str:
+        """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
+        near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
+        found = [(i, i + count) for i, words in enumerate(near) if (count := self.times.count_part(words))]
+        if not found or found[-1][0] >= found[0][1] or any(map(self.times.names_a_time, near)):
+            return ""
+        end = found[0][1]
+        rest = s.text(end, len(s.words)) if end < len(s.words) else ""
+        return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
+
+    def match_all(
+        self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
+        text = self._name_both(text)
+        parts = self._match_all(text, offered, topic, last)
+        if len(parts) == 1:
+            parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
+        told: list[tuple[str, IntentMatch | None]] = []
+        for said, match in parts:
+            calls = self.list_parts(match) if match else []
+            told += [(said, call) for call in calls] or [(said, match)]
+        made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
+        return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _name_both(self, text: str) -> str:
+        """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
+        named, _, rest = text.partition(":") if ":" in text else text.partition(",")
+        if len(self.list_outputs(named)) != 2:
+            named, rest = rest, named
+        names, s = Sentence(named, self.words), Sentence(rest, self.words)
+        both = next((i for i in range(len(s.words)) if s.longest(self._book.slot("both_word").values, i)), -1)
+        acts = any(stem_word(word) in self._acts for word in names.words)
+        asks = "?" in text or self._after(s, self.words["questions"], 0) > 0
+        if both < 0 or acts or asks or len(self.list_outputs(named)) != 2 or self.list_outputs(rest):
+            return text
+        _, end = s.longest(self._book.slot("both_word").values, both) or ("", both)
+        tail = s.text(end, len(s.words)) if end < len(s.words) else ""
+        return f"{s.text(0, both) if both else ''} {named.strip()} {tail}".strip()
+
+    def _count_several(self, text: str, sure: float = SURE_PART) -> float:
+        """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
+        shares = self._score(self._read(text))
+        if not shares or shares[0][0] < sure:
+            return SURE_PART
+        return sum(share for share, name in shares if name in self.topics.several)
+
+    def _is_one_question(self, text: str) -> bool:
+        """Whether a text asks one thing and no more, as the classifier has it."""
+        shares = self._score(self._read(text)) or [(0.0, "nothing")]
+        (share, topic), *_ = shares
+        several = sum(share for share, name in shares if name in self.topics.several and name != "?compare")
+        return share >= MIN_TOPIC_SHARE and several < MIN_SEVERAL and (topic[0] == "?" or topic in self.topics.asked)
+
+    def _asks_twice(self, text: str) -> bool:
+        """Whether a second question stands behind an "and": "how long have you been up, and is the card full?"."""
+        s, asks = Sentence(text, self.words), self.words["questions"]
+        joints = (hit[1] for i in range(2, len(s.words) - 1) if (hit := s.longest(self.words["splits"], i)))
+        return s.asks and any(self._after(s, asks, i) for i in joints)
+
+    def _match_all(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
+    ) -> list[tuple[str, IntentMatch | None]]:
+        whole = self.match(text, offered, topic, last)
+        if whole and self.list_parts(whole):
+            return [(text, whole)]
+        swallows = whole is not None and self._moves_with_text(whole) and not last.name
+        if swallows and whole and self._classifier:
+            is_several = self._count_several(text, 0.0) > SURE_SEVERAL
+            parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
+            is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
+            is_sure = whole.tool != "cron" or self._count_several(text, 0.0) > SURE_WHOLE
+            if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
+                return parts
+            if (
+                len(parts) > 1
+                and parts[1][1]
+                and self.intents[parts[1][1].intent].kind
+                and parts[1][1].intent != whole.intent
+            ):
+                return [
+                    parts[0],
+                    (" ".join(said for said, _ in parts[1:]), None),
+                ]  # "note that ..., and switch on the pump"
+        twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
+        if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
+            alone = [] if whole else self._match_sentences(text, offered, topic, last)
+            return alone or [(text, whole)]
+        if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
+            parts = self._split(text, offered, topic, last)
+            if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
+                return parts
+            told = not whole.tool and last.name  # "off again, it's too loud" says more than that nothing is to be done
+            return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
+        if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
+            intent = self.intents[whole.intent]
+            if intent.last:  # it only says what was not understood as a whole
+                parts = self._split(text, offered, topic, last)
+                done = [match for _, match in parts if is_complete(match) and match]
+                rules = sum(
+                    match.tool == "rule" and match.arguments["action"] != "add" for match in done
+                )  # numbers change
+                return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
+            if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
+                goes_on = last.name and not is_complete(whole)
+                return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
+            parts = self._split(text, offered, topic, last, whole.intent)
+        else:
+            parts = self._split(text, offered, topic, last)
+        return parts or self._match_sentences(text, offered, topic, last) or [(text, whole)]
+
+    def _match_sentences(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The one question, or the one order to switch or end something, beside sentences that only tell something."""
+        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
+        if len(parts) > 2 and self._is_no(parts[0]):
+            parts[:2] = [f"{parts[0]}, {parts[1]}"]
+        if not 1 < len(parts) <= _MAX_WISHES:
+            return []
+        found = [self.match(part, offered, topic, last) for part in parts]
+        told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
+        if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
+            intent, action = self.intents[first.intent], first.arguments.get("action")
+            switches = first.tool == "output" and intent.kind
+            if switches or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
+                told[0] = False
+                told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
+        if told.count(False) != 1:
+            return []
+        part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
+        is_limit = match is not None and "_beyond" in match.said and "?" not in part  # "a warning then, 14 and above"
+        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
+            return []
+        intent = self.intents[match.intent]
+        moves = match.tool == "output" or match.arguments.get("action") in _ENDS
+        begins = parts[0] == part and (moves or (last.name and intent.after))
+        reasons = [one for one in parts if one != part]
+        is_past = any(
+            Sentence(one, self.words).holds(self.words["past"]) for one in reasons
+        )  # "I had thought of it, …"
+        is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
+        return [(part, match)] if not intent.kind or is_clear else []
+
+    def _is_no(self, text: str) -> bool:
+        """Whether a text is a "no" or a "no wait", and nothing else."""
+        s = Sentence(text, self.words)
+        return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
+
+    def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
+        """Whether a sentence asks and orders nothing."""
+        s = Sentence(text, self.words)
+        tells = self._is_statement(s) and not (match and match.tool)
+        return tells and (bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells")
+
+    def _gives_reason(self, text: str) -> bool:
+        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
+        s, words = Sentence(text, self.words), self.words
+        begin = self._after(s, self._book.slot("because_word").values, 0)
+        names = ("but_word", "drop_verb", "again_word", "every_output")
+        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "splits", "declines", "agrees")]
+        tables += [self._find_names(), *(self._book.slot(name).values for name in names)]
+        is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
+        is_more |= any(stem_word(word) in self._acts for word in s.words[begin:]) or any(map(s.holds, tables))
+        firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
+        return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
+
+    def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
+        """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
+        if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
+            return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
+        if match.intent == "memory_correct" and match.arguments.keys() >= {"new", "old"}:
+            new, old = match.arguments["new"], match.arguments["old"]
+            kept = match._replace(tool="memory_store", arguments={"text": new})
+            return [kept, match._replace(tool="memory_forget", arguments={"text": old})]
+        if "_wrong" in match.said and not match.missing:
+            return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
+        if "_more" in match.said and not match.missing:
+            return [match, *(_add_arguments(match, more) for more in match.said["_more"])]
+        return [
+            make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
+        ]
+
+    def _split(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The wishes that stand in a row; none where the first is not understood by itself.
+
+        `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
+        """
+        s = Sentence(text, self.words)
+        if len(s.words) > MAX_CLASSIFIED:
+            return []
+        places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
+        for i in islice(places, _MAX_WISHES):
+            hit = s.longest(self.words["splits"], i)
+            then = hit[1] if hit else i
+            if then >= len(s.words) or s.longest(self.words["bounds"], then):
+                return []  # "every two hours ..., until 8": the end is of the first
+            mark = "?" * s.asks
+            head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
+            for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
+                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
+                asks = self._after(s, self.words["questions"], then) > 0
+                if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
+                    continue
+                if not is_complete(first) or (ending and self._moves_with_text(first)):
+                    continue  # "todo: turn off the heater": a thing of two ends
+                if timed and first.intent != timed:
+                    continue
+                if i == 1 and not self.intents[first.intent].kind and s.holds(self.words["ends"]):
+                    continue  # "fan and lamp off": the first is not asked about
+                rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
+                rest = rest if hit or all(is_complete(match) for _, match in rest) else []
+                kinds = [self.intents[one.intent].kind if one else "" for one in (first, *(one for _, one in rest))]
+                if "acts" in kinds and s.words[-1] in self.words["negates_last"]:
+                    continue
+                if ending and any(kinds) and not (rest and rest[0][1] and rest[0][1].intent == first.intent):
+                    continue  # "fan and lamp are off", "fan and lamp not off"
+                is_output = first.tool in {"output", "output_history"}  # "how warm is it, fan on" is two things
+                tells = hit and (is_output or (s.holds(self.words["past"]) and not self._asks(s, i)))
+                is_open = (hit or is_output) and not kinds[0] and any(kinds)
+                if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
+                    same = self._continue_alike(s, i, tail, first, offered, 4)
+                    same = same or (self.match(f"{tail}?", offered, topic, last) if self._asks(s, i) else None)
+                    rest = [(tail, same)] if same and is_complete(same) and not self.intents[same.intent].kind else []
+                if self._is_half_said(first, s, then, rest):
+                    rest = [(tail, None)]
+                if not asks and any(
+                    match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
+                ):
+                    continue  # a word was passed over in one of them
+                reads = not (asks or self.intents[first.intent].kind or self._asks(s, i))
+                bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
+                if (
+                    reads
+                    and bare
+                    and any(one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest)
+                ):
+                    continue  # "every other day, at 8, pump on", "luz y bomba on": words that were only nearly read
+                if names := _find_half_days([first, *(match for _, match in rest)]):
+                    say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
+                    return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
+                found = [first, *(match for _, match in rest)]
+                moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
+                moves = moves and len({one.intent for one in found if one}) > 1
+                if moves and self._count_several(text) < MIN_SEVERAL:
+                    return []  # "below 12 volts, turn the light off"
+                if rest and not self._is_conditional(s, found):
+                    return [(head, first), *rest]
+        return []
+
+    def _is_half_said(
+        self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]
+    ) -> bool:
+        """Whether what follows an order leaves it open when or how long the first is meant, or if it orders at all.
+
+        "The fan and the pump at 8 for 1 minute" may mean that time of both; "light off, fan on, quick" asks nothing.
+        """
+        match = rest[0][1] if rest else None
+        if not match or not self.intents[first.intent].acts or self._after(s, self.words["questions"], begin):
+            return False
+        if match.tool == "output" and match.arguments == SHOWN:
+            return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
+        is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
+        if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
+            return False
+        is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
+        if is_day and not any(self.times.names_a_time(s.words[i:begin]) for i in range(begin)):
+            return True  # "monday and friday from 6 to 9"
+        level = str(match.arguments.get("level", ""))
+        if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
+            return True  # or is it the hour?
+        return first.tool != match.tool or (
+            "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
+        )
+
+    def _begins_order(self, s: Sentence, begin: int) -> bool:
+        """Whether an order begins at a word, with its verb."""
+        for name in ("polite", "requests"):
+            begin = max(begin, self._after(s, self.words[name], begin))
+        return begin < len(s.words) and stem_word(s.words[begin]) in self._acts
+
+    def _asks(self, s: Sentence, end: int) -> bool:
+        """Whether the words up to `end` ask, or tell to say something."""
+        return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
+
+    def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
+        """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
+        switches = any(match and match.tool == "output" and self.intents[match.intent].kind for match in matches)
+        has_limit = not s.asks and any(match and "_beyond" in match.said for match in matches)
+        return switches and (has_limit or s.holds(self._book.slot("if_word").values))
+
+    def _continue(
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
+        if not timed:
+            call = ToolCall("", first.tool, first.arguments)
+            topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
+            rest = self._match_all(tail, offered, topic, call)
+            reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
+            bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
+            if all(is_complete(match) and match and match.route in WHOLE_ROUTES for _, match in rest):
+                same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
+                devices = self._book.slot("device").before
+                is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
+                return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
+            if self._moves_with_text(first) and any(match and self.intents[match.intent].kind for _, match in rest):
+                return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
+        days = {phrase for phrase, day in self.words["days"].items() if day}
+        if timed and not days.isdisjoint(s.words[:end]):
+            return []  # whether that day is meant for what follows, too, cannot be told
+        same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
+        is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
+        if same and (not timed or is_in or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
+            return [(tail, same)]
+        moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
+        return [(tail, None)] if moves and not timed else []
+
+    def _continue_alike(
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
+    ) -> IntentMatch | None:
+        """What a tail means behind the words that the first wish began with, where that is the same intent."""
+        told = (
+            not self.words["reported"].keys().isdisjoint(s.words[end:])
+        )  # "fan off, says my wife" is no second output
+        for begin in range(0 if told else min(end, most), 0, -1):
+            match = self.match(f"{s.text(0, begin)} {tail}", offered)
+            alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
+            if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
+                return match
+        return None
+
+
+def _switches(match: IntentMatch) -> bool:
+    """Whether an output is switched, now or as planned."""
+    return match.tool == "output" or str(match.arguments.get("message", "")).startswith("output ")
+
+
+def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
+    """The times of day that are meant where two plans each have one that comes twice a day; '' for none."""
+    times = [str(match.arguments.get("at", "")) for match in matches if match and "_later" in match.intent]
+    if len(times) < 2 or not all(time.endswith(OCLOCK) for time in times):
+        return ""
+    hour, _, minute = times[0].removesuffix(OCLOCK).partition(":")
+    return f"{times[0].removesuffix(OCLOCK)}, {(int(hour) + 12) % 24:02}:{minute}"
+
+
+def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
+    """The same with more arguments; what begins with "_" says how the result is told, and is none."""
+    told = {name: value for name, value in more.items() if name[0] == "_"}
+    return match._replace(
+        arguments={**match.arguments, **{name: value for name, value in more.items() if name not in told}},
+        said={**match.said, **told},
+    )
