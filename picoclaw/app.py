@@ -587,12 +587,17 @@ class App:
 
     def skill_context(self) -> SkillContext:
         """What skills may need of this machine, as it is now; its parts are only looked for where a skill asks."""
-        from picoclaw.security.sandbox import build_environment
         from picoclaw.skills import SkillContext
 
         asked = any(skill.needs.parts for skill in self.library.skills.values())
         parts = self.wiring.parts() if asked else frozenset[str]()
-        return SkillContext(self.toolset.names, parts, build_environment(os.environ, self.config.tools.environment))
+        return SkillContext(self.toolset.names, parts, self._command_environment)
+
+    @cached_property
+    def _command_environment(self) -> Mapping[str, str]:
+        from picoclaw.security.sandbox import build_environment
+
+        return build_environment(os.environ, self.config.tools.environment)
 
     @cached_property
     def context_builder(self) -> ContextBuilder:

@@ -26,7 +26,7 @@ from picoclaw.store.ledger import Ledger, TokenCalibration
 from picoclaw.window import split_window
 
 if TYPE_CHECKING:
-    from picoclaw.memory import dream
+    from picoclaw.memory import notes
     from picoclaw.memory.embedding import Embedder
     from picoclaw.memory.memory import MemoryIndex
     from picoclaw.providers.spending import UsageLedger
@@ -82,7 +82,7 @@ class Stores:
     config: Config
     now: Callable[[], datetime] = lambda: datetime.now().astimezone()
     root: Stores | None = None
-    _long: list[dream.OverlongPart] | None = field(default=None, init=False)
+    _long: list[notes.OverlongPart] | None = field(default=None, init=False)
 
     @cached_property
     def database(self) -> Database:
@@ -297,21 +297,21 @@ class Stores:
 
     def overlong(self, skills: Iterable[Skill]) -> list[str]:
         """What has grown too long since a model heard of it; nothing when the disk fails."""
-        from picoclaw.memory import dream
+        from picoclaw.memory import notes
 
         try:
-            self._long = dream.find_overlong(self.config.workspace, self.pulse, skills)
-            return [str(part) for part in dream.find_new_overlong(self._long, Marks(self.database))]
+            self._long = notes.find_overlong(self.config.workspace, self.pulse, skills)
+            return [str(part) for part in notes.find_new_overlong(self._long, Marks(self.database))]
         except StoreError:
             return []
 
     def record_overlong_told(self) -> None:
         """Remember that a model was told what is too long, if that was looked at, as far as the disk lets us."""
-        from picoclaw.memory import dream
+        from picoclaw.memory import notes
 
         if self._long is not None:
             with suppress(StoreError):
-                dream.mark_overlong(self._long, Marks(self.database))
+                notes.mark_overlong(self._long, Marks(self.database))
         self._long = None
 
     def close(self) -> None:

@@ -334,8 +334,10 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
     found = read_text(path, MAX_PAGE_BYTES, workspace)
     if found is None and WorkspaceTemplates(home, source).is_home_fresh():
         found = read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES)
-    said = remove_hidden(found or "", trusting=True).strip()
-    if found is not None and tidy and not said:
+    if found is None:
+        return ""
+    said = remove_hidden(found, trusting=True).strip()
+    if tidy and not said:
         # Where the disk does not let us, an empty page says as much as none. One that nobody may write keeps a command
         # that runs from making another, and goes with it.
         with suppress(OSError):

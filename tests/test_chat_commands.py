@@ -497,7 +497,7 @@ def test_a_model_that_the_server_does_not_have_is_said_and_the_usual_one_answers
 
 def test_there_is_no_model_to_choose(bare):
     assert bare("/model llama").startswith("error: No model is configured")
-    assert not bare.app.stores.sessions.model(DEFAULT_SESSION)
+    assert not bare.app.stores.history.model(DEFAULT_SESSION)
 
 
 # --- tasks

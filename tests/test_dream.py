@@ -791,10 +791,10 @@ def test_what_is_too_long_is_said_once_and_again_when_it_has_grown(home):
         own = Skill("big", "", folder, "workspace")
         while len(home.pulse.shown(99_999)) < urgent:
             home.pulse.add(f"{len(home.pulse.items())} " + "z" * 480, 5, "terminal", NIGHT)
-        found = dream.find_overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
-        fresh = dream.find_new_overlong(found, home.marks)
-        assert dream.find_new_overlong(found, home.marks) == fresh
-        dream.mark_overlong(found, home.marks)
+        found = notes.find_overlong(home.workspace, home.pulse, [own, own._replace(name="theirs", tier="built-in")])
+        fresh = notes.find_new_overlong(found, home.marks)
+        assert notes.find_new_overlong(found, home.marks) == fresh
+        notes.mark_overlong(found, home.marks)
         return [str(part).partition(" (")[0] for part in fresh]
 
     assert told(10_000, 20_000) == []

@@ -172,16 +172,16 @@ def test_reopening_leaves_nothing_empty_behind(home):
 
 
 def test_a_model_belongs_to_a_conversation(home):
-    assert home.sessions.model("home") == ""
+    assert home.history.model("home") == ""
     home.sessions.set_model("home", "small\ud800")
     home.say("a")
-    assert home.sessions.model("home") == "small?"
-    assert home.sessions.model("shed") == ""
+    assert home.history.model("home") == "small?"
+    assert home.history.model("shed") == ""
     assert home.sessions.listed()[0].begun == "2026-07-01T12:01:00+00:00"
     home.sessions.begin_new("home", home.now)
-    assert home.sessions.model("home") == ""
+    assert home.history.model("home") == ""
     home.sessions.reopen("home", 1)
-    assert home.sessions.model("home") == "small?"
+    assert home.history.model("home") == "small?"
 
 
 # --- taken back ---

@@ -400,7 +400,7 @@ class Compaction:
         before, turns = stores.sessions.summary(session), stores.sessions.unsummarised(session)
         shown = min(len(turns), len(stores.history.turns(session)))
         held = OpenConversation(turns, shown, *((before.text, before.upto) if before else ()))
-        ratio = stores.bytes_a_token(stores.sessions.model(session) or config.model.name or "default")
+        ratio = stores.bytes_a_token(stores.history.model(session) or config.model.name or "default")
         talk = estimate_tokens(count_request_bytes("", (m for turn in held.visible for m in turn), ()), ratio)
         load, told = WindowLoad(talk, 0, config.model.context_tokens), None
         if held.left_out or can_be_long(load):
@@ -436,7 +436,7 @@ class Compaction:
         builder = replace(self.app.context_builder, tidy=False, foreign=False)
         told = builder.build(Inbound(session, self.app.prompts["flush"]), turns, (), now)
         brief = told.brief._replace(
-            model=told.brief.model or stores.sessions.model(session),
+            model=told.brief.model or stores.history.model(session),
             bytes_a_token=ratio,
             summary="" if stores.list_taints(session, "owner") else held.summary,
         )

@@ -380,7 +380,6 @@ class ContextBuilder:
         virtual: Sequence[Page],
     ) -> PromptFacts:
         """The facts without the pages."""
-        from picoclaw.hw import kernel
         from picoclaw.skills import format_listing
 
         config, asked = self.config, is_owner(inbound.origin)
@@ -402,13 +401,19 @@ class ContextBuilder:
             subagent=self.limits,
             leave_to_subagents=[name for name in TOOLS_FOR_SUBAGENTS if name in tools] if "spawn" in tools else (),
             runtime={
-                "board": untrusted.sanitize_name(kernel.read_model(self.app.board)),
+                "board": self._board_name,
                 "os": os.uname().sysname,
                 "arch": os.uname().machine,
                 "python": ".".join(map(str, sys.version_info[:3])),
                 "model": config.model.name or "none",
             },
         )
+
+    @cached_property
+    def _board_name(self) -> str:
+        from picoclaw.hw import kernel
+
+        return untrusted.sanitize_name(kernel.read_model(self.app.board))
 
     @property
     def _agent_name(self) -> str:

@@ -174,7 +174,7 @@ class Dispatcher:
 
     def _get_model(self, session: str) -> str:
         try:
-            return self.app.stores.sessions.model(session) if self.app.config.model.base_url else ""
+            return self.app.stores.history.model(session) if self.app.config.model.base_url else ""
         except StoreError:
             return ""
 

@@ -1,4 +1,4 @@
-"""The nightly tidying: MEMORY.md rewritten by a model, the open tasks reviewed, skills compared, long files reported."""
+"""The nightly tidying: MEMORY.md rewritten by a model, the open tasks reviewed, skills compared."""
 
 import json
 import re
@@ -15,72 +15,18 @@ from picoclaw.files import read_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_hidden
 from picoclaw.memory import notes, versions
 from picoclaw.memory.files import FOREIGN, explain_failure
-from picoclaw.memory.notes import get_lasting_file
+from picoclaw.memory.notes import MAX_MEMORY_CHARS, get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
 from picoclaw.providers import Provider
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
-from picoclaw.skills import BUILT_IN, SKILL_FILE, Skill
+from picoclaw.skills import BUILT_IN, Skill
 from picoclaw.store.database import Marks
 from picoclaw.store.pulse import Pulse, PulseAuthor, PulseChange, PulseItem, format_item
 from picoclaw.text import fold_case, list_terms, pattern
 from picoclaw.workspace import read_bytes, read_text, remove_empty
-
-_MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
-_MIN_GROWTH = 1.2  # of what was reported already
-_MAX_FILE_BYTES = 1_000_000
-
-
-class OverlongPart(NamedTuple):
-    """Something that is too long: its name, its characters, and how many there should be at most."""
-
-    name: str
-    size: int
-    most: int
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size} characters, {self.most} are enough)"
-
-
-def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[OverlongPart]:
-    """Find the parts that are too long; what cannot be read is not. Raises StoreError."""
-
-    def measure(name: str, path: Path, most: int) -> OverlongPart:
-        try:
-            is_large = path.stat().st_size > most  # or else its bytes alone are few enough
-            size = len(read_text(path, _MAX_FILE_BYTES) or "") if is_large else 0
-        except (OSError, ConfigError):
-            size = 0
-        return OverlongPart(name, size, most)
-
-    memory = get_lasting_file(workspace)
-    tasks = OverlongPart("the pulse", len(pulse.shown(1_000_000_000)), _MAX_PULSE_CHARS)
-    parts = [measure(memory, workspace / memory, _MAX_MEMORY_CHARS), tasks]
-    own = (skill for skill in skills if skill.tier != BUILT_IN)
-    parts += (measure(f"skills/{one.name}/{SKILL_FILE}", one.folder / SKILL_FILE, _MAX_SKILL_CHARS) for one in own)
-    return [part for part in parts if part.size > part.most]
-
-
-def find_new_overlong(found: Iterable[OverlongPart], marks: Marks) -> list[OverlongPart]:
-    """Leave those that were not heard yet, or have grown since. Raises StoreError."""
-    known = _read_overlong(marks)
-    return [part for part in found if part.size >= _MIN_GROWTH * int(known.get(part.name, "0"))]
-
-
-def mark_overlong(found: Iterable[OverlongPart], marks: Marks) -> None:
-    """Remember what a model has heard of all that is too long, and forget what no longer is. Raises StoreError."""
-    known, parts = _read_overlong(marks), list(found)
-    fresh = {part.name: str(part.size) for part in find_new_overlong(parts, marks)}
-    told = {part.name: known.get(part.name, "") for part in parts} | fresh
-    marks.set("overlong", "\n".join(f"{name} {size}" for name, size in told.items()))
-
-
-def _read_overlong(marks: Marks) -> dict[str, str]:
-    rows = (row.rpartition(" ") for row in marks.get("overlong").split("\n") if row)
-    return {name: size for name, _, size in rows}
-
 
 # MEMORY.md taken apart into what a dream may write anew and what stays as it is, and put together again.
 #
@@ -531,7 +477,7 @@ def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple
         return "", [], f"the model wrote what nobody said: {versions.quote_lines(strange)}"
     if new == old:
         return new, [], ""
-    back, longest = list[str](), max(_MAX_MEMORY_CHARS, len(old))
+    back, longest = list[str](), max(MAX_MEMORY_CHARS, len(old))
     problem = versions.find_fault(old, new, longest)
     if not problem:
         new, back = versions.restore_lost(old, new, "\n".join(note.text for note in shown))

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path, PurePath
 
 from picoclaw import files
-from picoclaw.errors import StoreError
+from picoclaw.errors import ConfigError, StoreError
 from picoclaw.markdown import remove_hidden
 from picoclaw.memory import versions
 from picoclaw.memory.files import (
@@ -29,8 +29,11 @@ from picoclaw.memory.files import (
 from picoclaw.messages import Message
 from picoclaw.prompts import Page, escape_closing
 from picoclaw.records import NamedTuple
+from picoclaw.skills import BUILT_IN, SKILL_FILE, Skill
+from picoclaw.store.database import Marks
+from picoclaw.store.pulse import Pulse
 from picoclaw.text import fold_case, list_query_terms, list_terms, pattern, truncate
-from picoclaw.workspace import MAX_WHOLE_BYTES, remove_empty
+from picoclaw.workspace import MAX_WHOLE_BYTES, read_text, remove_empty
 
 LASTING_FILE = f"{MEMORY_FOLDER}/MEMORY.md"
 _LASTING_FILES = (LASTING_FILE, *ROOT_FILES)
@@ -537,3 +540,59 @@ def split_told(found: Sequence[str], earlier: Iterable[Sequence[Message]]) -> tu
     said = [message.text for turn in earlier for message in turn if message.role == "user"]
     told = [line for line in found if any(line in text for text in said)]
     return [line for line in found if line not in told], told
+
+
+# What has grown too long: MEMORY.md, the pulse, the owner's own skills. A model is told of it once, until it has grown further.
+
+MAX_MEMORY_CHARS, _MAX_PULSE_CHARS, _MAX_SKILL_CHARS = 10_000, 5_000, 20_000
+_MIN_GROWTH = 1.2  # of what was reported already
+_MAX_FILE_BYTES = 1_000_000
+
+
+class OverlongPart(NamedTuple):
+    """Something that is too long: its name, its characters, and how many there should be at most."""
+
+    name: str
+    size: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} characters, {self.most} are enough)"
+
+
+def find_overlong(workspace: Path, pulse: Pulse, skills: Iterable[Skill]) -> list[OverlongPart]:
+    """Find the parts that are too long; what cannot be read is not. Raises StoreError."""
+
+    def measure(name: str, path: Path, most: int) -> OverlongPart:
+        try:
+            is_large = path.stat().st_size > most  # or else its bytes alone are few enough
+            size = len(read_text(path, _MAX_FILE_BYTES) or "") if is_large else 0
+        except (OSError, ConfigError):
+            size = 0
+        return OverlongPart(name, size, most)
+
+    memory = get_lasting_file(workspace)
+    tasks = OverlongPart("the pulse", len(pulse.shown(1_000_000_000)), _MAX_PULSE_CHARS)
+    parts = [measure(memory, workspace / memory, MAX_MEMORY_CHARS), tasks]
+    own = (skill for skill in skills if skill.tier != BUILT_IN)
+    parts += (measure(f"skills/{one.name}/{SKILL_FILE}", one.folder / SKILL_FILE, _MAX_SKILL_CHARS) for one in own)
+    return [part for part in parts if part.size > part.most]
+
+
+def find_new_overlong(found: Iterable[OverlongPart], marks: Marks) -> list[OverlongPart]:
+    """Leave those that were not heard yet, or have grown since. Raises StoreError."""
+    known = _read_overlong(marks)
+    return [part for part in found if part.size >= _MIN_GROWTH * int(known.get(part.name, "0"))]
+
+
+def mark_overlong(found: Iterable[OverlongPart], marks: Marks) -> None:
+    """Remember what a model has heard of all that is too long, and forget what no longer is. Raises StoreError."""
+    known, parts = _read_overlong(marks), list(found)
+    fresh = {part.name: str(part.size) for part in find_new_overlong(parts, marks)}
+    told = {part.name: known.get(part.name, "") for part in parts} | fresh
+    marks.set("overlong", "\n".join(f"{name} {size}" for name, size in told.items()))
+
+
+def _read_overlong(marks: Marks) -> dict[str, str]:
+    rows = (row.rpartition(" ") for row in marks.get("overlong").split("\n") if row)
+    return {name: size for name, _, size in rows}

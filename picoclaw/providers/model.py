@@ -33,7 +33,7 @@ from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text,
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import FallbackProvider, Provider, http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
-from picoclaw.providers.retry import PROBE_S, CircuitBreaker, OutageProbe, RetryBudget, ask_with_retries, decide_retry
+from picoclaw.providers.retry import PROBE_S, Attempts, CircuitBreaker, OutageProbe, RetryBudget, decide_retry
 from picoclaw.providers.sanitize import encode_tool_names, fit_window, is_long, shorten_request
 from picoclaw.providers.text_calls import get_user_text
 from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
@@ -470,11 +470,17 @@ class Chain:
             # another model's name is meant for the first link's server, unless it is a link's own
             own = link is self._first and not any(other.name == request.model for other in self._then)
             try:
-                for event in ask_with_retries(link, request if own else request._replace(model=""), turn.budget):
-                    begun = begun or not isinstance(event, Notice)
-                    yield event
-                self._reported.discard(link.name)
-                return
+                attempts = Attempts(link, request if own else request._replace(model=""), turn.budget)
+                while True:
+                    since = turn.budget.clock()
+                    try:
+                        for event in link.provider.events(attempts.request):
+                            begun = begun or not isinstance(event, Notice)
+                            yield event
+                        self._reported.discard(link.name)
+                        return
+                    except (Refused, Unavailable) as error:
+                        yield from attempts.renew(error, since, begun=begun)
             except (Unavailable, Refused) as error:
                 if begun or self._may_be_shortened(error, request):
                     raise  # what was said is not said again by another, and a shorter request may be answered

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +23,7 @@ from picoclaw.errors import (
     TurnStopped,
     Unavailable,
 )
-from picoclaw.messages import Event, Notice, Request
+from picoclaw.messages import Notice, Request
 from picoclaw.providers.sanitize import fit_window, is_long, shorten_request
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.text import pattern
@@ -123,38 +123,41 @@ class RetryBudget:
         return True
 
 
-def ask_with_retries(link: "ModelLink", request: Request, budget: RetryBudget) -> Iterator[Event]:
-    """Ask one model, again while that is worth it and no part of an answer was passed on.
+class Attempts:
+    """The requests that one model gets: the first, and after a failure the next, while that is worth it.
 
     It is asked again after a wait, with half of a long conversation where a server does not say what is wrong, without
     the name of another model, and, where the request was made for another window, with less of it.
     """
-    request = fit_window(request, link.window, link.answer) if link.window else request
-    attempt, halved = 0, not link.window
-    while True:
-        since, begun = budget.clock(), False
-        try:
-            for event in link.provider.events(request):
-                begun = begun or not isinstance(event, Notice)
-                yield event
-            return
-        except (Refused, Unavailable) as error:
-            less = None
-            if isinstance(error, ContextOverflow):
-                less = shorten_request(request) if link.window else None
-            elif isinstance(error, Refused | CircuitOpen):
-                if request.model and not isinstance(error, KeyRefused | NoCredit):
-                    less = request._replace(model="")
-            elif budget.wait(error, attempt, 0 if begun else link.retries, since, request):
-                attempt += 1
-                continue
-            if less is None and error.is_unexplained and not halved and is_long(request):
-                halved, less = True, shorten_request(request)
-            if begun or less is None:
-                raise
-            if less.model != request.model:
-                yield Notice(f"the model {request.model!r} did not answer, so the usual one was asked: {error}")
-            request = less
+
+    def __init__(self, link: "ModelLink", request: Request, budget: RetryBudget) -> None:
+        """Raises ContextOverflow for a `request` that cannot be made to fit the model's window."""
+        self.request = fit_window(request, link.window, link.answer) if link.window else request
+        self._link, self._budget = link, budget
+        self._failures, self._halved = 0, not link.window
+
+    def renew(self, error: Refused | Unavailable, since: float, *, begun: bool) -> list[Notice]:
+        """Make the request to follow one that was sent at `since`; returns what to tell. Raises the error if none is to.
+
+        None is, if a part of an answer was passed on (`begun`).
+        """
+        link, request, less = self._link, self.request, None
+        if isinstance(error, ContextOverflow):
+            less = shorten_request(request) if link.window else None
+        elif isinstance(error, Refused | CircuitOpen):
+            if request.model and not isinstance(error, KeyRefused | NoCredit):
+                less = request._replace(model="")
+        elif self._budget.wait(error, self._failures, 0 if begun else link.retries, since, request):
+            self._failures += 1
+            return []
+        if less is None and error.is_unexplained and not self._halved and is_long(request):
+            self._halved, less = True, shorten_request(request)
+        if begun or less is None:
+            raise error
+        self.request = less
+        if less.model == request.model:
+            return []
+        return [Notice(f"the model {request.model!r} did not answer, so the usual one was asked: {error}")]
 
 
 # How long a server asks to be left alone, in all the places where servers say that. Pure: the time is handed in.

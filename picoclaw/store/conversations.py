@@ -75,6 +75,7 @@ OPEN_CONDITION = "status IN ('waiting', 'running')"
 """Which sub-agents' tasks are not done yet."""
 
 _SET_PERSON = "UPDATE sessions SET person = ?1 WHERE id = ?2 AND NOT EXISTS (SELECT 1 FROM turns WHERE session = ?2)"
+_SELECT_MODEL = "SELECT model FROM sessions WHERE key = ? AND ended = ''"
 _SELECT_PREFIX = "SELECT prefix FROM sessions WHERE key = ? AND ended = ''"
 _SELECT_OPEN_TASK = f"""
     SELECT 1 FROM tasks WHERE session = ? AND ({OPEN_CONDITION} OR letter IN (SELECT id FROM outbox)) LIMIT 1
@@ -131,6 +132,10 @@ class History(Table):
     def prefix(self, session: str) -> str:
         """Return what the open conversation's requests begin with, as `keep` was given it; '' when there is none."""
         return str(self._database.select_value(_SELECT_PREFIX, session) or "")
+
+    def model(self, session: str) -> str:
+        """Return the model that the open conversation is held with, '' for the configured one."""
+        return str(self._database.select_value(_SELECT_MODEL, session) or "")
 
     def replace(self, session: str, number: int) -> None:
         """Show a turn to no model in this process, and take it back at last when the next one is kept."""

@@ -440,7 +440,8 @@ class Sessions(Table):
 
     def flushed(self, key: str) -> int:
         """Return the newest turn when a model last wrote down what must outlast the conversation, 0 for never."""
-        return int(self._of_open("flushed", key) or 0)
+        sql = "SELECT flushed FROM sessions WHERE key = ? AND ended = ''"
+        return int(self._database.select_value(sql, key) or 0)
 
     def set_flushed(self, key: str, turn: int) -> None:
         """Remember that turn."""
@@ -518,10 +519,6 @@ class Sessions(Table):
                 count = max(int(one) for one in re.findall(r"\?(\d)", sql))
                 connection.execute(sql, (key, who, person, name)[:count])
 
-    def model(self, key: str) -> str:
-        """Return the model that the open conversation is held with, '' for the configured one."""
-        return str(self._of_open("model", key) or "")
-
     def set_model(self, key: str, name: str) -> None:
         with self._database.transaction() as connection:
             number = ensure_open_conversation(connection, key, None)
@@ -572,9 +569,6 @@ class Sessions(Table):
     def prune(self, now: datetime, days: int, mb: float, sure_after: int = REFERENCE_TURNS) -> PruneResult:
         """Delete what is older than `days`, and the oldest of more than `mb` megabytes."""
         return prune_conversations(self._database, now, days, mb, sure_after)
-
-    def _of_open(self, column: str, key: str) -> Any:
-        return self._database.select_value(f"SELECT {column} FROM sessions WHERE key = ? AND ended = ''", key)  # noqa: S608
 
 
 def _open_with_agent(connection: StoreConnection, key: str, agent: str) -> None:

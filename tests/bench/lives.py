@@ -50,7 +50,7 @@ def follow(arguments, reached):
     """Run one command in this process; returns the deepest path to what is reached, files and functions entered."""
     from picoclaw.cli import run
 
-    entered, of_turn, deepest, answering = {}, set(), [], 0
+    entered, turns, deepest, answering = {}, [], [], 0
 
     def ours(code):
         file = Path(code.co_filename)
@@ -75,8 +75,10 @@ def follow(arguments, reached):
         nonlocal answering
         if frame.f_code.co_qualname == "Dispatcher.answer" and event in {"call", "return"}:
             answering += 1 if event == "call" else -1
+            if event == "call" and answering == 1:
+                turns.append(set())
         if event == "call" and answering and ours(frame.f_code) and frame.f_code.co_name != "<module>":
-            of_turn.add(frame.f_code.co_filename)
+            turns[-1].add(frame.f_code.co_filename)
         if event == "call" and ours(frame.f_code):
             entered.setdefault(frame.f_code.co_filename, set()).add(frame.f_code.co_qualname)
             file, names = CALLS.get(reached, ("", ()))
@@ -103,7 +105,7 @@ def follow(arguments, reached):
         "code": code,
         "path": deepest,
         "files": files,
-        "of_turn": sorted(of_turn),
+        "turns": [sorted(one) for one in turns],
         "modules": modules(),
         "classes": classes(),
     }
@@ -125,13 +127,14 @@ def classes():
 
 
 def make_home(home, url):
-    """A home with a note, an output, a reminder that is due at once and a model on loopback."""
+    """A home that has had its first meeting, with a note, an output and a model on loopback."""
     plain = {**os.environ, "PICOCLAW_HOME": str(home), "PYTHONPATH": str(ROOT)}
     note = ["chat", "--board", "sim", "-m", "note that the rain water tank is blue"]
     search = LIVES["a memory search, from the tool's call to SQLite"][0]
     for command in (note, search):  # a second search finds the index as it is
         run_picoclaw(command, plain)
     (home / "outputs.toml").write_text(OUTPUTS)
+    (home / "workspace/BOOTSTRAP.md").unlink()
     return {**plain, "PICOCLAW_BASE_URL": url, "PICOCLAW_MODEL": "m"}
 
 
@@ -160,7 +163,8 @@ def use_daemon(daemon, environment, reached, bot):
         bot.says(OWNER, "hello")
         bot.wait(bot.texts, 60.0)
     else:
-        run_picoclaw(["chat", "-m", "hello"], environment)
+        for _ in range(2):  # the first message of a daemon makes its tools, a later one finds them
+            run_picoclaw(["chat", "-m", "hello"], environment)
 
 
 def trace(environment, folder, arguments, reached):
@@ -213,7 +217,7 @@ def main():
                 functions = sum(len(names) for names in life["files"].values())
                 within = [file for file in life["files"] if "/memory/" in file]
                 print(
-                    f"{name}: {len(path)} functions in {files} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/), {len(life['of_turn'])} files run while a message is answered; has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
+                    f"{name}: {len(path)} functions in {files} files; the command enters {functions} functions in {len(life['files'])} files ({len(within)} of memory/); files run while the first message is answered, and the next: {' and '.join(str(len(one)) for one in life['turns']) or 'none'}; has {life['modules']} modules and {life['classes']} classes of ours; exit {life['code']}"
                 )
     if given.markdown:
         print("\n".join(pages))
