@@ -258,4 +258,4 @@ def test_a_person_gets_a_code_and_forgets_every_browser(app, monkeypatch, capsys
     shown = capsys.readouterr().out
     assert "from 10.0.0.2: Firefox \\x1b[2J" in shown
     assert cli.run(["page", "logout"]) == 0
-    assert not Logins(home).knows(secret)
+    assert not Logins(home).find(secret)

@@ -108,10 +108,10 @@ def test_a_code_is_good_for_ten_minutes_of_this_boot(tmp_path, change, good):
 def test_a_torn_file_of_logins_lets_nobody_in_and_is_mended_by_a_new_code(tmp_path, text):
     (tmp_path / LOGINS_FILE).write_text(text)
     logins = Logins(tmp_path)
-    assert not logins.knows("a")
+    assert not logins.find("a")
     secret = logins.enter(make_code(tmp_path), "browser", "::1")
-    assert logins.knows(secret)
-    assert Logins(tmp_path).knows(secret)
+    assert logins.find(secret)
+    assert Logins(tmp_path).find(secret)
 
 
 def test_a_browser_is_forgotten_after_three_months_and_the_oldest_of_many(tmp_path):
@@ -119,16 +119,16 @@ def test_a_browser_is_forgotten_after_three_months_and_the_oldest_of_many(tmp_pa
     logins = Logins(tmp_path, lambda: now[0])
     first = logins.enter(make_code(tmp_path), "first", "::1")
     now[0] += 89 * 86_400
-    assert logins.knows(first)
+    assert logins.find(first)
     now[0] += 89 * 86_400
-    assert logins.knows(first)
+    assert logins.find(first)
     now[0] += 91 * 86_400
-    assert not logins.knows(first)
+    assert not logins.find(first)
     now[0] = 0.0  # a clock that is not set yet keeps nobody out
-    assert logins.knows(first)
+    assert logins.find(first)
     now[0] = 2e9
     many = [logins.enter(make_code(tmp_path), str(n), "::1") for n in range(20)]
-    assert all(map(logins.knows, many))
+    assert all(map(logins.find, many))
     assert len(logins.listed()) == 20
 
 
@@ -138,7 +138,7 @@ def test_a_full_disk_keeps_nobody_out(tmp_path, monkeypatch):
     secret = logins.enter(make_code(tmp_path), "first", "::1")
     monkeypatch.setattr("picoclaw.channels.dashboard.login.write_atomic", full)
     now[0] += 2 * 86_400
-    assert logins.knows(secret)
+    assert logins.find(secret)
 
 
 def full(*_):

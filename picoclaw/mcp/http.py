@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from picoclaw import mcp
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import TurnStopped
-from picoclaw.files import make_folder, read_file, remove_file, write_atomic
+from picoclaw.files import make_folder, read_file, write_atomic
 from picoclaw.http_client import (
     Client,
     ConnectError,
@@ -79,9 +79,6 @@ class TokenStore:
         """Keep it durably. Raises OSError."""
         make_folder(self._path.parent)
         write_atomic(self._path, format_json(kept).encode())
-
-    def remove(self) -> None:
-        remove_file(self._path)
 
     def bearer(self) -> str:
         """The token to send, renewed where it is about to end; '' where the owner has to log in. Raises McpError."""

@@ -81,10 +81,6 @@ class Logins:
             AuditLog(self._home).mention("login", on="page", who=_name(secret, person), by=address, agent=shown)
             return secret
 
-    def knows(self, secret: str) -> bool:
-        """Whether this is the secret of a browser that was let in, and has come again since."""
-        return self.find(secret) is not None
-
     def find(self, secret: str) -> Visitor | None:
         """Tell whose secret this is; None for nobody's, and for a person who is not of the household any more."""
         if not secret:
