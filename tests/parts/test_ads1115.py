@@ -1,7 +1,7 @@
 """ADS1115: Texas Instruments' tables, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimADS1115
@@ -82,17 +82,6 @@ def test_a_conversion_that_never_ends_is_given_up_and_put_back():
 
 def test_a_part_that_does_not_take_the_configuration():
     refused("ads1115", Fixed({1: b"\x85\x82"}), "its configuration became 0x8582, not 0x4383")
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    part = Stuck(byte)
-    refused("ads1115", part, "not an ADS1115")
-    assert part.written == [b"\x01"]
-
-
-def test_nothing_there():
-    unanswered("ads1115")
 
 
 def test_the_simulated_part_subtracts_and_goes_on_by_itself():

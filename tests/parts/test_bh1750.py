@@ -1,7 +1,7 @@
 """BH1750: ROHM's example, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Stuck, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimBH1750
@@ -64,10 +64,6 @@ def test_darkness_counts_and_is_said_to_look_like_a_line_held_low():
     assert bh1750.read(handle) == {"light": 0}
     assert "it is dark, or SDA is held low" in handle.notes()
     assert not handle.doubts(), "a rule that waits for the night has to see it"
-
-
-def test_nothing_there():
-    unanswered("bh1750")
 
 
 def test_the_simulated_part_takes_its_time():

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from part_bench import Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimDS3231
@@ -101,17 +101,6 @@ def test_another_part():
         read = staticmethod(lambda length: registers(status=0x48))
 
     refused("ds3231", Other(), r"status register \(0x0F\) reads 0x48")
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    part = Stuck(byte)
-    refused("ds3231", part, "hold no time")
-    assert part.written == [b"\0"]
-
-
-def test_nothing_there():
-    unanswered("ds3231")
 
 
 def test_the_simulated_clock_can_be_set_as_linux_does_and_runs_on():

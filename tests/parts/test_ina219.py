@@ -1,7 +1,7 @@
 """INA219: Texas Instruments' example, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimINA219
@@ -100,17 +100,6 @@ def test_a_measurement_that_never_ends_is_given_up_and_put_back():
     part = Fixed({0: b"\x39\x98"})
     refused("ina219", part, "did not finish")
     assert part.written == [b"\0\x39\x9b", b"\0\x39\x98"]
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    part = Stuck(byte)
-    refused("ina219", part, "not an INA219")
-    assert part.written == [b"\0"]
-
-
-def test_nothing_there():
-    unanswered("ina219")
 
 
 def test_the_simulated_part_reckons_as_the_datasheets_example():

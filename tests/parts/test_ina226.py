@@ -1,7 +1,7 @@
 """INA226: Texas Instruments' example, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimINA226
@@ -89,15 +89,6 @@ def test_another_part(registers):
     part = Fixed(registers)
     refused("ina226", part, "not those of an INA226")
     assert not part.written
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    refused("ina226", Stuck(byte), "not those of an INA226")
-
-
-def test_nothing_there():
-    unanswered("ina226")
 
 
 def test_the_simulated_part_reckons_as_the_datasheets_example():

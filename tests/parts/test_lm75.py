@@ -1,7 +1,7 @@
 """LM75 and LM75B: the makers' tables, the simulated parts, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimLM75, SimLM75B
@@ -61,17 +61,6 @@ def test_it_is_shut_down_again_even_when_the_reading_fails():
     part = Fixed({1: b"\x01", 0: b"\x80\x00"})
     refused("lm75", part, "outside its -55")
     assert part.written == [b"\x01\x00", b"\x01\x01"]
-
-
-@each_row(("byte", "said"), [(0x00, "0x00 only"), (0xFF, "0xFF only")])
-def test_a_held_data_line(byte, said):
-    part = Stuck(byte)
-    refused("lm75", part, said)
-    assert all(len(data) == 1 for data in part.written)
-
-
-def test_nothing_there():
-    unanswered("lm75")
 
 
 def test_the_simulated_part_is_what_linux_looks_for():

@@ -1,7 +1,7 @@
 """MCP9808: Microchip's example, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimMCP9808
@@ -68,12 +68,3 @@ def test_another_part(registers):
     part = Fixed(registers)
     refused("mcp9808", part, "not those of an MCP9808")
     assert not part.written
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    refused("mcp9808", Stuck(byte), "not those of an MCP9808")
-
-
-def test_nothing_there():
-    unanswered("mcp9808")

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimMPU6050
@@ -89,17 +89,6 @@ def test_a_part_that_has_not_measured_is_put_back():
     part = Fixed({0x75: b"\x68", 0x6B: b"\x40\0"})
     refused("mpu6050", part, "has not measured")
     assert part.written == [b"\x6b\0\0", b"\x6b\x40\0"]
-
-
-@each_row("byte", [0x00, 0x70, 0x71, 0xFF])
-def test_another_part_and_a_held_data_line(byte):
-    part = Stuck(byte)
-    refused("mpu6050", part, "not that of an MPU-6050")
-    assert part.written == [b"\x75"]
-
-
-def test_nothing_there():
-    unanswered("mpu6050")
 
 
 def test_the_simulated_part_resets_and_protects_its_results():

@@ -1,7 +1,7 @@
 """PCA9685: NXP's prescaler example, duties, waking, and the simulated part."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, Stuck, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.others import SimPCA9685
@@ -132,10 +132,6 @@ def test_a_held_data_line(byte):
 
 def test_another_part_that_looks_like_it_at_first():
     refused("pca9685", Fixed({0: b"\x21", 0xFE: b"\x1e", 6: b"\xff" * 64}), "a channel's registers read ff ff ff ff")
-
-
-def test_nothing_there():
-    unanswered("pca9685")
 
 
 # --- the simulated part ---

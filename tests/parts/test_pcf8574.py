@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from part_bench import Stuck, driver, messages, simulated, unanswered
+from part_bench import Stuck, driver, messages, simulated
 from rows import each_row
 
 from picoclaw.files import find_shipped
@@ -105,7 +105,3 @@ def test_a_part_that_nobody_has_named_is_not_asked_who_it_is(tmp_path, address):
     found = detect.identify_part(board, 1, address, [tmp_path, find_shipped("tools/hw")])
     assert {"curious", "pcf8574"} <= set(found.possible)
     assert (found.identified, list(bus.log)) == ({}, [])
-
-
-def test_nothing_there():
-    unanswered("pcf8574")

@@ -1,7 +1,7 @@
 """TMP102: Texas Instruments' tables, the simulated part, and what a driver must not believe."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.temperature import SimTMP102
@@ -62,17 +62,6 @@ def test_a_part_that_was_shut_down_measures_once_and_stays_so():
 
 def test_a_one_shot_that_never_ends():
     refused("tmp102", Fixed({1: b"\x61\xa0"}), "did not finish")
-
-
-@each_row("byte", [0x00, 0xFF])
-def test_a_held_data_line(byte):
-    part = Stuck(byte)
-    refused("tmp102", part, "not a TMP102")
-    assert part.written == [b"\x01"]
-
-
-def test_nothing_there():
-    unanswered("tmp102")
 
 
 def test_the_simulated_alert_and_what_can_be_written():

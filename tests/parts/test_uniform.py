@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from any_bench import bound
-from part_bench import driver
+from part_bench import Stuck, driver, refused, unanswered
 from rows import each_row
 
 from picoclaw.errors import HardwareError
@@ -169,3 +169,30 @@ def test_the_table_holds_nothing_that_is_not_needed(entry):
     assert why
     found = [before for state in STATES if state.name == name for before in accepted(state, byte)]
     assert any(re.fullmatch(sent, before) for before in found)
+
+
+@each_row("name", [name for name in list_drivers([find_shipped("tools/hw")]) if hasattr(driver(name), "ADDRESSES")])
+def test_a_part_that_does_not_acknowledge_is_missing(name):
+    unanswered(name)
+
+
+@each_row(
+    ("name", "said", "asked", "others"),
+    [
+        ("ads1115", "not an ADS1115", {b"\x01"}, ()),
+        ("ds3231", "hold no time", {b"\0"}, ()),
+        ("ina219", "not an INA219", {b"\0"}, ()),
+        ("ina226", "not those of an INA226", {b"\xfe", b"\xff"}, ()),
+        ("lm75", "only", None, ()),
+        ("mcp9808", "not those of an MCP9808", {b"\x06"}, ()),
+        ("mpu6050", "not that of an MPU-6050", {b"\x75"}, (0x70, 0x71)),
+        ("tmp102", "not a TMP102", {b"\x01"}, ()),
+    ],
+)
+def test_a_held_data_line_is_no_part_and_nothing_is_set_there(name, said, asked, others):
+    """`others` are what further parts at the address would answer."""
+    for byte in (0x00, 0xFF, *others):
+        part = Stuck(byte)
+        refused(name, part, f"0x{byte:02X} only" if name == "lm75" else said)
+        assert asked is None or set(part.written) == asked
+        assert all(len(data) == 1 for data in part.written)

@@ -1,7 +1,7 @@
 """VEML7700: Vishay's resolutions and correction, the search for a range, and the simulated part."""
 
 import pytest
-from part_bench import Fixed, Stuck, driver, messages, refused, simulated, unanswered
+from part_bench import Fixed, Stuck, driver, messages, refused, simulated
 from rows import each_row
 
 from picoclaw.hw.sim.parts.analog import SimVEML7700
@@ -114,10 +114,6 @@ def test_another_part(registers):
 @each_row(("byte", "said"), [(0x00, "does not keep what is written"), (0xFF, "reads 0xffff")])
 def test_a_held_data_line(byte, said):
     refused("veml7700", Stuck(byte), said)
-
-
-def test_nothing_there():
-    unanswered("veml7700")
 
 
 def test_the_simulated_part_is_shut_down_at_first_and_takes_its_time():
