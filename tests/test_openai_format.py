@@ -132,70 +132,10 @@ def test_calls_and_results_are_paired() -> None:
     assert messages[2] == {"role": "tool", "tool_call_id": number, "name": "sensor_read", "content": "21.4"}
 
 
-@each_row(
-    "ids",
-    [
-        ("call_abc", "call_def"),
-        ("", ""),
-        ("same", "same"),
-        ("chatcmpl-tool-0123456789abcdef0123456789abcdef", "ü"),
-        ("call00001", "call00000"),
-    ],
-)
-def test_ids_are_numbered_afresh_and_results_stay_with_their_calls(ids: tuple[str, str]) -> None:
-    first, second = (ToolCall(number, "exec", {"n": n}) for n, number in enumerate(ids))
-    results = (Message("tool", "first", call_id=ids[0]), Message("tool", "second", call_id=ids[1]))
-    turn = (ASKED, Message("assistant", "", (first, second)), *results, Message("assistant", "Done."))
-    messages = sent(*turn, *turn, ASKED)
-    assert [m["content"] for m in messages if m["role"] == "tool"] == ["first", "second"] * 2
-
-
-def test_results_out_of_order_find_their_calls() -> None:
-    two = (ToolCall("a", "exec", {}), ToolCall("b", "exec", {}))
-    out_of_order = (Message("tool", "second", call_id="b"), Message("tool", "first", call_id="a"))
-    body = openai.build_body(request_of(ASKED, Message("assistant", "", two), *out_of_order), "m", stream=False)
-    numbers = [c["id"] for c in body["messages"][2]["tool_calls"]]
-    assert {m["tool_call_id"]: m["content"] for m in body["messages"][3:]} == {
-        numbers[0]: "first",
-        numbers[1]: "second",
-    }
-
-
 def test_a_broken_call_goes_back_as_an_empty_object() -> None:
     broken = ToolCall("x", "exec", {}, '{"command": "rm')
     messages = sent(ASKED, Message("assistant", "", (broken,)), Message("tool", "error: ...", call_id="x"))
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == "{}"
-
-
-@each_row("name", ["", "sensor read", "functions.exec", "größe", "x" * 100, "a\nb"])
-def test_names_that_no_server_would_take_back_are_mended(name: str) -> None:
-    sent(ASKED, Message("assistant", "", (ToolCall("x", name),)), Message("tool", "error: no tool", call_id="x"))
-
-
-def test_neighbouring_questions_become_one() -> None:
-    assert sent(ASKED, Message("user", "answer now")) == [{"role": "user", "content": "how warm is it?\n\nanswer now"}]
-
-
-def test_a_question_right_after_a_result_is_taken_by_strict_servers() -> None:
-    messages = sent(
-        ASKED, Message("assistant", "", (READ,)), Message("tool", "21.4", call_id="x"), Message("user", "answer now")
-    )
-    assert [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant", "user"]
-
-
-@each_row(
-    "damaged",
-    [
-        (ASKED, Message("tool", "of nothing", call_id="x")),
-        (ASKED, Message("assistant", "", (READ,)), ASKED),
-        (ASKED, Message("assistant", "", (READ, READ)), Message("tool", "one", call_id="x"), ASKED),
-        (ASKED, Message("assistant", "", (READ,))),
-        (ASKED, Message("assistant", "", (READ,)), *[Message("tool", "one", call_id="x")] * 2),
-    ],
-    ids=["orphan", "no result", "one of two", "open end", "too many"],
-)
-def test_a_damaged_history_is_mended_for_sending(damaged: tuple[Message, ...]) -> None:
-    sent(*damaged)
 
 
 # What comes back: whole and in every chunking

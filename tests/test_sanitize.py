@@ -257,6 +257,8 @@ def test_arguments_that_hold_themselves_or_go_too_deep_go_out_as_an_object() -> 
         ("sensor_read", "sensor_read"),
         ("", "unnamed"),
         ("read it", "read_it"),
+        ("functions.exec", "functions_exec"),
+        ("a\nb", "a_b"),
         ("9lives", "_9lives"),
         ("-x", "_-x"),
         ("größe", "gr__e"),
