@@ -20,7 +20,6 @@ import sweep
 from model_server import ModelServer, raw, refusal
 from rights import ordinary_user
 from test_memory_index import killed
-from test_memory_search import UNSAFE
 
 from picoclaw.errors import ProviderError, StoreError, Unavailable
 from picoclaw.files import find_shipped
@@ -326,23 +325,6 @@ def test_a_table_that_cannot_be_used_leaves_the_words(place):
         assert memory.refresh().problem == memory.stats()["problem"]
 
 
-def test_without_numpy_the_words_find(place):
-    code = (
-        "import sys; sys.modules['numpy'] = None\n"
-        "from datetime import datetime, UTC; from pathlib import Path\n"
-        "from picoclaw.memory.memory import MemoryIndex\n"
-        "from picoclaw.memory.embedding import StaticEmbedder\n"
-        "from picoclaw.files import find_shipped\n"
-        "choose = lambda: StaticEmbedder(find_shipped('templates') / 'embeddings')\n"
-        "memory = MemoryIndex(Path(sys.argv[1]), Path(sys.argv[2]), choose)\n"
-        "print([hit.snippet for hit in memory.search('pump fuse', datetime.now(UTC))])\n"
-        "print(memory.stats()['problem'])"
-    )
-    command = [sys.executable, "-c", code, str(place / "home"), str(place / "workspace")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"{[FUSE]}\nnumpy cannot be loaded")
-
-
 # --- documents that are no files ---
 
 
@@ -540,25 +522,6 @@ def test_no_place_for_an_index_at_all(place):
         assert memory.check() != []
 
 
-@pytest.mark.parametrize("damage", [b"", b"garbage" * 9999, None])
-def test_an_index_that_is_gone_or_damaged_is_built_again(place, damage):
-    for number in range(40):
-        write(place, f"memory/{number}.md", f"bolt {number} of the pump\n")
-
-    def answers():
-        with closing(opened(place, Words())) as memory:
-            memory.refresh()
-            return [
-                [hit._replace(id=0) for hit in memory.search(query, NOW, least=0)]
-                for query in ("pump", "bolt 7", "fuse")
-            ]
-
-    before = answers()
-    path = place / "home/memory.db"
-    path.unlink() if damage is None else path.write_bytes(damage)
-    assert answers() == before
-
-
 # --- kill -9, other processes ---
 
 
@@ -635,31 +598,6 @@ def test_two_processes_at_once(place):
 # --- odd questions, files and clocks ---
 
 
-@pytest.mark.parametrize("question", UNSAFE, ids=range(len(UNSAFE)))
-def test_a_question_is_never_syntax(place, question):
-    write(place, "memory/MEMORY.md", "The boiler is in the cellar.\n")
-    with closing(opened(place, table())) as memory:
-        assert any("boiler" in part for part in found(memory, question, least=0))
-
-
-def test_odd_files_are_no_obstacle(place):
-    workspace = place / "workspace"
-    write(place, "memory/long.md", "word " * 200_000 + "hippopotamus")
-    write(place, "memory/binary.md", bytes(range(256)) * 100)
-    write(place, "memory/latin.md", "the Kühler leaks".encode("latin-1"))
-    (workspace / "memory/loop.md").symlink_to("loop.md")
-    (workspace / "memory/circle").symlink_to(workspace / "memory")
-    (workspace / "memory/out.md").symlink_to("/etc/passwd")
-    os.mkfifo(workspace / "memory/pipe.md")
-    (workspace / os.fsdecode(b"memory/\xff.md")).write_text("not UTF-8")
-    with closing(opened(place, table())) as memory:
-        assert found(memory, "hippopotamus")[0].endswith("hippopotamus")
-        assert best(memory, "pump fuse") == [FUSE]
-        assert best(memory, "leaks") == ["the K\ufffdhler leaks"]
-        assert found(memory, "root bin bash") == []
-        assert any("out.md" in problem for problem in memory.refresh().problems)
-
-
 def test_files_that_come_and_go_meanwhile(place):
     dice = random.Random(3)
     child = subprocess.Popen(
@@ -698,18 +636,6 @@ def test_a_clock_that_is_wrong_does_not_matter(place, year):
         hits = memory.search("what fuse has the pump?", datetime(year, 1, 1, tzinfo=UTC))
         assert [hit.snippet for hit in hits] == [FUSE]
         memory.search("the pump yesterday, last week, on the 3rd, 5 years ago", datetime(year, 1, 1, tzinfo=UTC))
-
-
-def test_an_opinion_is_kept_and_an_id_that_is_gone_is_named(place):
-    with closing(opened(place)) as memory:
-        number = memory.search("pump fuse", NOW)[0].id
-        memory.boost(number, 0.25)
-        assert memory.row(number).boost == 0.25
-        (place / "home/memory-feedback.json").write_text("{}")
-        assert memory.row(number).boost == 0
-        for act in (memory.row, partial(memory.boost, step=0.25)):
-            with pytest.raises(StoreError, match="nothing that is remembered has the id 99; search again"):
-                act(99)
 
 
 def test_no_workspace_and_no_notes(tmp_path):

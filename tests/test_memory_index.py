@@ -6,8 +6,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import threading
 import time
 from itertools import count, product
 from pathlib import Path
@@ -441,36 +439,6 @@ def test_a_file_that_may_not_be_read_is_said_and_tried_again(index, workspace):
     assert index.sync().read == 1
 
 
-@pytest.mark.sweep
-def test_files_that_come_go_and_change_meanwhile(index, workspace, tmp_path):
-    many(workspace, 60)
-    stop = threading.Event()
-
-    def churn():
-        dice = random.Random(1)
-        for n in count():
-            if stop.is_set():
-                return
-            file = workspace / f"memory/{dice.randrange(7)}/note{dice.randrange(60)}.md"
-            if dice.randrange(2):
-                file.unlink(missing_ok=True)
-            else:
-                file.write_text(f"boiler {n} sensor " * dice.randrange(1, 400))
-
-    thread = threading.Thread(target=churn)
-    thread.start()
-    try:
-        for _ in range(sweep.take(4, 10)):
-            index.sync()
-            index.match(["boiler"], 5)
-    finally:
-        stop.set()
-        thread.join()
-    index.sync()
-    assert index.check() == []
-    assert answers(index) == fresh_answers(tmp_path, workspace)
-
-
 # --- vectors ---
 
 
@@ -666,13 +634,6 @@ def test_a_folder_in_its_place_is_an_error(index, path):
         index.sync()
 
 
-def test_a_home_that_may_not_be_written_is_an_error(index, path):
-    path.parent.mkdir()
-    path.parent.chmod(0o500)
-    with ordinary_user(), pytest.raises(StoreError, match=r"memory\.db: no permission"):
-        index.sync()
-
-
 def test_the_index_is_private(index, path):
     index.sync()
     assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
@@ -697,58 +658,6 @@ def killed(at, work):
         work()
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-
-
-SYNCING = """
-import sys
-from pathlib import Path
-from picoclaw.memory.index import IndexFile
-index = IndexFile(Path(sys.argv[1]), Path(sys.argv[2]))
-print("go", flush=True)
-sys.stdin.readline()
-print(index.sync()[:2], flush=True)
-index.close()
-"""
-
-
-def syncing(path, workspace):
-    command = [sys.executable, "-c", SYNCING, str(path), str(workspace)]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "go\n"
-    return child
-
-
-def test_kill_9_at_any_moment(tmp_path, workspace, path):
-    many(workspace, 1500)
-    expected = fresh_answers(tmp_path, workspace)
-    dice = random.Random()
-    for _ in range(8):
-        child = syncing(path, workspace)
-        child.stdin.write("\n")
-        child.stdin.flush()
-        time.sleep(dice.uniform(0, 0.5))
-        child.kill()
-        child.communicate()
-    made = IndexFile(path, workspace)
-    made.sync()
-    assert answers(made) == expected
-    assert made.check() == []
-    made.close()
-
-
-@pytest.mark.alone
-def test_several_processes_at_once(index, tmp_path, workspace, path):
-    many(workspace, 1500)
-    children = [syncing(path, workspace) for _ in range(3)]
-    for child in children:
-        child.stdin.write("\n")
-        child.stdin.flush()
-    results = [child.communicate(timeout=60) for child in children]
-    assert [error for _, error in results] == ["", "", ""]
-    done = index.sync()
-    assert (done.files, done.chunks) == (1502, 0)
-    assert answers(index) == fresh_answers(tmp_path, workspace)
-    assert index.check() == []
 
 
 def test_another_process_that_holds_the_lock_is_an_error_at_last(index, path, workspace, monkeypatch):
