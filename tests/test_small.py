@@ -16,6 +16,7 @@ from picoclaw.agent.verbs import (
     TIMED,
     VERBS,
     build_schema,
+    find_help,
     make_arguments,
     parse_answer,
     read_said,
@@ -588,6 +589,7 @@ LAMP = '[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 40000\nc
     [
         ("could I trouble you for ten minutes of light", 600),
         ("make light in here, two hour and half", 9000),
+        ("make it bright for three hours please", 10_800),
         ("u can make the light for 90 minuts please?", 5400),
         ("I am repotting in here. The lamp for 45 minutes!", 2700),
         ("I'm off to bed now, ten minutes of lamp please", 600),
@@ -668,7 +670,7 @@ def test_an_act_that_no_cue_admits_needs_the_topic_beside_the_model(chat, tmp_pa
         ("the cat sleeps there, so the bulb had better go out.", [verb("switch")], ["off"]),
         ("maximum time for the lamp, please do", [verb("switch")], ["set"]),
         ("stupid me forgot the lamp on, could you see to that", [verb("switch")], ["off"]),
-        ("make it bright for three hours please", [verb("remind_in", minutes=180, text="make it bright")], []),
+        ("tomorrow at four in the afternoon give the lamp a run for 20 minutes", [verb("switch", to="on")], ["add"]),
         ("as long as it is light the hens lay", [verb("switch")] * 2, []),
         ("could the lamp go off for ten minutes", [verb("switch")] * 2, []),
         ("so dark in here, give me some light!!", [], ["set"]),
@@ -1338,3 +1340,39 @@ def test_an_order_behind_another_wish_is_a_wish_of_its_own(chat, tmp_path, text,
     (tmp_path / "home/workspace/shopping.txt").write_text("milk\neggs\n")
     turn, bodies = chat(answers, text)
     assert ([name for name, _ in calls(turn)], len(bodies)) == (made, len(answers))
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "made"),
+    [
+        ("would you be a dear and put the lamp on for ten minutes? The beans look so pale.", [], ["output"]),  # an aside is not read
+        ("give the beans light for a bit, one hour I'd say, on sundays at nine", [], ["rule"]),
+        ("Mondays and Fridays, lamp for 40 minutes at 06:30", [verb("switch", to="on"), say("No.")], []),
+        ("in a while and then for ten minutes lamp on", [verb("switch", to="on"), say("No.")], []),
+        ("each time it climbs past 31 degrees in here, text me 'open the roof'", [], ["rule"]),
+        ("lamp on for five minutes the moment it is colder than 3 degrees", [], ["rule"]),
+        ("last spring the lamp ran for 20 minutes and blew a fuse", [say("What a pity.")], []),
+        ("my brother said 'wake me at nine' to his watch, and it beeped", [say("Ha.")], []),
+        ("I must have told you the spare key wrongly; it is under the 5th pot, not the 4th", [verb("change_note", words="spare key pot", text="5th")], ["memory_search"]),
+        ("would you add to your checklist that the hinges want oiling?", [verb("add_task", text="the hinges want oiling")], ["pulse"]),
+    ],
+)  # fmt: skip
+def test_a_message_does_what_all_its_words_say_and_nothing_else(chat, tmp_path, text, answers, made):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, _ = chat(answers, text)
+    assert [name for name, _ in calls(turn)] == made
+
+
+def test_how_something_is_done_is_told_in_sentences_that_are_understood(chat, tmp_path):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, bodies = chat([], "how do I set up a rule?")
+    assert "turn on the fan when the greenhouse is above 30" in turn.reply
+    assert (calls(turn), bodies) == ([], [])
+    assert find_help("how do I make a cake?") == ""
+
+
+@pytest.mark.parametrize("said", ["I'm sorry, but I can't assist with that.", "I cannot provide that."])
+def test_a_refusal_to_talk_is_not_told_but_asked_again(chat, said):
+    turn, bodies = chat([say(said), say("They love it there.")], "why do ferns like the shade?")
+    assert turn.reply == "They love it there."
+    assert len(bodies) == 2

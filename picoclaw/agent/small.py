@@ -20,10 +20,15 @@ from picoclaw.agent.verbs import (
     LOOKS_UP,
     PATTERNS,
     PLACES,
+    PLAN_TOPICS,
+    SWITCH_NOW,
+    SWITCH_TOPICS,
+    TALK_TOPICS,
     TIMED,
     VERBS,
     build_schema,
     count_cues,
+    find_help,
     is_looked_up,
     is_question,
     make_arguments,
@@ -96,6 +101,7 @@ _NAMED_THING = pattern(
 """What a question names as known: "the ferns", "my boiler", "Anna"."""
 _LIST_OF = pattern(r"(?P<name>[\w-]+) list", re.IGNORECASE)
 _WHAT_OF = pattern(r"\b(?:of|about|to) (?!be\b).*", re.IGNORECASE)
+_SWITCHES_OFF = pattern(r'\\?"(?:action|level)\\?": \\?"(?:off|0)\\?"')
 _SINCE = pattern(r" \(since [^)]*\)$")
 _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
 _TOLD_WHERE = pattern(r" \(told in an open [^)]*\)")
@@ -262,7 +268,14 @@ class SmallProvider:
             wish = next((one for one in clauses if self._matcher.list_names(one, "output") or says("lamp", one)), wish)
         wish = PATTERNS["unit_behind"].sub(" ", wish)
         names, lasts = self._matcher.list_names(wish, "output"), says("lasts", whole if to else wish)
-        if not names and says("lamp", wish) and (match := self._matcher.match("turn off the light", {"output"})):
+        known = (
+            "turn off the light"
+            if says("lamp", wish)
+            else "water the plants for 1 second"
+            if says("waters", wish)
+            else ""
+        )
+        if known and not names and (match := self._matcher.match(known, {"output"})):
             names = self._matcher.list_names(str(match.arguments.get("name", "")), "output")
         named = names[0] if len(names) == 1 else ""
         is_off = bool(how or says("no_more", wish)) or (to == "off")
@@ -282,14 +295,39 @@ class SmallProvider:
         is_whole = match and match.tool == "output" and not match.missing and match.arguments.get("level", "on") == "on"
         return match if is_whole else None  # "two hour and half" is not 50 %
 
+    def _is_talk(self, wish: str) -> bool:
+        """Whether a message has topics of talk alone."""
+        topics = self._matcher.list_topics(wish, _MIN_SHARE)
+        return bool(topics) and topics <= TALK_TOPICS
+
+    def _is_planned(self, wish: str) -> bool:
+        """Whether it is a rule, or an output is to be switched then, which is no reminder."""
+        topics = self._matcher.list_topics(wish, _MIN_SHARE)
+        is_switched = self._matcher.list_names(wish, "output") and not says("plans_words", wish)
+        return bool(topics) and topics <= PLAN_TOPICS and bool(is_switched or not topics & SWITCH_TOPICS)
+
+    def _is_later(self, wish: str) -> bool:
+        """Whether an output is to be switched at another time: by the topic of a wish that names one beside a length."""
+        is_timed = says("time", PATTERNS["lasts"].sub("", wish))
+        return bool(is_timed and self._matcher.list_topics(wish, _MIN_SHARE) & PLAN_TOPICS)
+
+    def _list_contrary(self, wish: str, match: "IntentMatch") -> Collection[str]:
+        """The topics of a wish that are no such switching at once, the other way or at another time."""
+        return self._matcher.list_topics(wish, _MIN_SHARE) - SWITCH_NOW[_is_off(match)]
+
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
         is_denied, offered = says("no_act", wish), self._offered(request)
+        wish = PATTERNS["quoted"].sub("", wish) if is_denied else wish
         if not is_denied and "output" in offered and self._switch(wish):
+            return ("switch",)
+        topics = self._matcher.list_topics(wish, _MIN_SHARE)
+        is_wish = not is_denied and (not is_question(wish) or says("asks_politely", wish))
+        if is_wish and topics and topics <= SWITCH_TOPICS and "output" in offered and not says("plans_words", wish):
             return ("switch",)
         least = _MIN_SHARE if read_form(wish) == "order" or says("asks_politely", wish) else _MIN_ASKED
         verbs = select_verbs(wish, offered, self._matcher.list_topics(wish, least))
-        if is_denied or says("shows", wish):
+        if is_denied or says("shows", wish) or (is_question(wish) and self._is_talk(wish)):
             verbs = tuple(verb for verb in verbs if verb in LOOKS_UP)
         if self._unsure:  # of a sensor, or of a note
             verbs = tuple(verb for verb in verbs if verb in FINDS_NOTE)
@@ -303,7 +341,7 @@ class SmallProvider:
         if len(verbs) == 1 and verbs[0] in {*ACTS_ON_ROW, "switch", "add_task"}:
             return verbs, verbs == ("switch",)
         with_words = not (is_looked_up(wish, verbs) or (self._known and says("past", wish)))
-        if says("no_act", wish):
+        if says("no_act", wish) or (not verbs and self._is_talk(wish) and not says("have_done", wish)):
             return verbs, with_words
         return widen_verbs(wish, verbs, self._offered(request)), with_words
 
@@ -368,10 +406,14 @@ class SmallProvider:
     def _work_out(self, wish: str, request: Request) -> ToolCall | str | None:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
         now, offered = read_clock(request.messages), self._offered(request)
-        is_switched = self._matcher.list_names(wish, "output") or self._switch(wish, "off")
-        if told := "" if is_switched else self._matcher.work_out(wish, now):
+        is_order = self._matcher.list_names(wish, "output") or self._switch(wish, "off") or _tells_later(wish)
+        if told := "" if is_order else self._matcher.work_out(wish, now):
             self._known.append(told)
             return told
+        if helped := find_help(wish):
+            return fill_template(self._prompts["small_help"], {"sentences": helped})
+        if "rule" in offered and (rule := self._plan_rule(wish)):
+            return self._make_call("rule", rule)
         change = next(filter(None, (says(name, wish) for name in _FILE_CHANGES)), None)
         file = says("file", wish)
         if file and {"read_file", "edit_file"}.issubset(offered) and (change or is_about_lines(wish)):
@@ -393,6 +435,7 @@ class SmallProvider:
         """Whether a message is answered without the matcher's templates and the model, or asks for words alone."""
         return bool(
             any(says(name, wish) for name in _WORKED_OUT)
+            or find_help(wish)
             or read_form(wish) == "talk"
             or is_about_lines(wish)
             or self._matcher.work_out(wish, read_clock(request.messages))
@@ -416,6 +459,29 @@ class SmallProvider:
             if match and clock.endswith(" * * *"):
                 return {**match.arguments, "cron_expr": f"{clock.removesuffix(' * * *')} {day} * *"}
         return {}
+
+    def _plan_rule(self, wish: str) -> dict[str, Any]:
+        """The rule of "any time it drops under 5 in there, text me 'frost'", by its parts; {} where not all numbers have a part."""
+        found = says("limit", wish)
+        rest = f"{wish[: found.start()]} {wish[found.end() :]}" if found else ""
+        named = [name for name in ("temperature", "humidity", "pressure", "light") if found and says(name, found[0])]
+        outputs, lasts = self._matcher.list_names(rest, "output"), says("lasts", rest)
+        if not found or len(named) > 1 or len(outputs) > 1:
+            return {}
+        if (
+            find_unfounded_numbers(rest, [lasts[0] if lasts else ""])
+            or not (outputs or says("tells", rest))
+            or is_question(wish)
+        ):
+            return {}
+        way = "off" if says("off", rest) else "on"
+        does = f"turn {way} the {outputs[0]}{f' for {lasts[0]}' if lasts else ''}" if outputs else "tell me"
+        limit = f"{'below' if says('below', found['how']) else 'above'} {found['limit']}"
+        match = self._matcher.match(f"when the {(named or ['temperature'])[0]} is {limit}, {does}", {"rule"})
+        if not match or match.tool != "rule" or match.missing:
+            return {}
+        quoted = PATTERNS["quoted"].search(rest)
+        return {**match.arguments, "notify": quoted[0][1:-1]} if quoted and not outputs else dict(match.arguments)
 
     def _look_up(self, wish: str, request: Request) -> ToolCall | None:
         """Search the notes for what a question is about, where they say something about it."""
@@ -507,7 +573,7 @@ class SmallProvider:
             for text, match in wishes
         ):
             return []
-        if len(wishes) == 1 and len(self._split(wishes[0][0].strip(), request)) > 1:
+        if len(wishes) == 1 and len(self._split(strip_context(request.messages[-1].text), request)) > 1:
             return []
         calls: list[ToolCall] = []
         for match in (match for _, match in wishes if match):
@@ -525,8 +591,10 @@ class SmallProvider:
         only = self._admit(text, request)
         if len(only) == 1 and only[0] in ACTS_ON_ROW and any(match.tool != VERBS[only[0]][0] for match in matches):
             return False  # "scrap the pump task" is no reminder
+        is_lacking = len(matches) == 1 and matches[0].missing
         if len(matches) == 1 and (
-            matches[0].intent == "sum" or (matches[0].missing and not self._admit(text, request))
+            matches[0].intent == "sum"
+            or (is_lacking and (not only or (only == ("switch",) and matches[0].route != "proposal")))
         ):
             return True
         if len(matches) == 1 and self._matcher.is_shown_first(matches[0]):
@@ -559,13 +627,22 @@ class SmallProvider:
             return self._make_call("read_file", {"path": file}, "read_file")
         if match and self._matcher.is_shown_first(match) and match.tool in offered:
             return self._make_call(match.tool, match.arguments)
+        if (
+            "output" in offered
+            and (switched := self._switch(wish))
+            and not (match and match.route == "template" and match.tool == "output")
+        ):
+            is_alike = match and match.route == "proposal" and match.arguments == switched.arguments
+            is_sure = is_alike or (not is_question(wish) and self._matcher.list_topics(wish, _MIN_SHARE))
+            if is_sure and not says("no_act", wish) and not self._list_contrary(wish, switched):
+                return self._make_call("output", switched.arguments)
         if match and _is_near(wish, match) and wish != self._distrusted:
             call = self._make_call(match.tool, match.arguments)
             if match.tool == "memory_forget" and (about := str(call.arguments.get("text", ""))):
                 call.arguments["text"] = PATTERNS["filler"].sub("", about).strip() or about
             if not self._is_sure(wish, match):
                 self._unsure = call
-            elif match.intent in _SMALL_TALK:
+            elif match.intent in _SMALL_TALK and not _tells_later(wish):
                 asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
                 return self._matcher.word_answer(match, asked)
             elif match.tool in offered:
@@ -624,6 +701,9 @@ class SmallProvider:
         put = says("put_into", text) if says("writes", text) else None
         if put and says("quantity", put["what"]) and not any(char.isdigit() for char in put["what"]):
             return [f"measure {put['what']}", f"{text[: put.start('what')]}it{text[put.end('what') :]}"]
+        said = PATTERNS["sentence"].split(text)
+        kept = [one for one in said if not self._is_beside(one, request)]
+        text = " ".join(kept if kept and not says("back", " ".join(kept)) else said)
         quoted = [one.span() for one in PATTERNS["quoted"].finditer(text)]
         gaps = list(PATTERNS["split"].finditer(text))
         for gap, following in zip_longest(gaps, gaps[1:]):
@@ -650,7 +730,8 @@ class SmallProvider:
                 tail, is_ordered = text[gap.end() :], True
             goes_on = says("remind_me", text) and says("goes_on_at", tail)
             is_talk = read_form(tail) == "talk"
-            if (is_ordered or goes_on or is_talk or self._stands_alone(tail, request)) and (
+            is_told = says("no_act", head) and not is_question(tail)  # "he said 'remind me', and it did nothing"
+            if (is_ordered or goes_on or is_talk or (not is_told and self._stands_alone(tail, request))) and (
                 self._stands_alone(head, request)
                 or (says("asks_thing", head) and (is_ordered or self._match(tail, request)))
                 or (is_ordered and says("order", head))
@@ -670,6 +751,11 @@ class SmallProvider:
         """Whether a part only remarks something, for which a model need not be asked where something is wanted beside it."""
         admitted = self._admit(part, request)
         return read_form(part) == "remark" and not widen_verbs(part, admitted, self._offered(request))
+
+    def _is_beside(self, sentence: str, request: Request) -> bool:
+        """Whether a sentence only remarks what no wish beside it needs: no number, no time, nothing quoted."""
+        is_needed = any(map(str.isdigit, sentence)) or says("time", sentence) or PATTERNS["quoted"].search(sentence)
+        return not is_needed and self._is_aside(sentence, request)
 
     def _goes_back(self, head: str, tail: str) -> bool:
         """Whether it is one wish: "our cat is called Tom, keep that in mind"."""
@@ -697,7 +783,9 @@ class SmallProvider:
             if isinstance(event, Text):
                 text += event.text
                 said = read_said(text, is_plain=asked.schema is None) if streams else ""
-                if len(said) > len(shown) and not is_part(said, self._wish):
+                if len(said) > len(shown) and not (
+                    is_part(said, self._wish) or says("may_refuse", said) or says("blank", said)
+                ):
                     yield Text(said[len(shown) :])
                     shown = said
             elif isinstance(event, End | Notice):
@@ -709,23 +797,28 @@ class SmallProvider:
         verb, given = self._mend(verb, given, admitted)
         if verb not in admitted:
             said = str(given.get("text", "")).strip() if verb == "say" and with_words else ""
-            yield from self._say(said, asked, is_cut=is_cut)
+            yield from self._say(said, asked, request, is_cut=is_cut)
             return
         try:
             if verb == "switch":
                 to = "" if self._is_guess or read_form(self._wish) == "remark" else str(given.get("to", ""))
                 match = self._switch(self._wish) or self._switch(self._wish, to=to)
-                yield from [self._make_call(match.tool, match.arguments)] if match else self._give_up()
+                match = None if match and self._is_later(self._wish) else match
+                match = match or self._find_proposed(request, str(given.get("to", "")))
+                yield from [self._make_call(match.tool, match.arguments)] if match else self._give_up(request)
+                return
+            if verb in TIMED and self._is_planned(self._wish):
+                yield from self._give_up(request)
                 return
             if self._is_guess and verb not in {*LOOKS_UP, *TIMED, *ACTS_ON_ROW}:  # which have checks of their own
-                yield from self._give_up()
+                yield from self._give_up(request)
                 return
             moment = self._matcher.read_moment(request.messages) if verb == "now" else ""
             made = moment or make_arguments(verb, given, self._wish)
             if verb in {"measure", "past"} and len(named := self._matcher.list_names(self._wish, "sensor")) == 1:
                 made = {"sensor": named[0], **made} if isinstance(made, dict) else made
         except (KeyError, TypeError, ValueError, ZeroDivisionError, SyntaxError):
-            yield from self._give_up()
+            yield from self._give_up(request)
             return
         if isinstance(made, str):
             self._known.append(made)
@@ -737,7 +830,22 @@ class SmallProvider:
         elif fault:
             self._told.append(fault)
         else:
-            yield from self._give_up()
+            yield from self._give_up(request)
+
+    def _find_proposed(self, request: Request, to: str = "") -> "IntentMatch | None":
+        """What the matcher only proposes of a wish: with `to`, a switching that a model has understood alike, at a time that is plain."""
+        match = self._matcher.match(self._wish, self._offered(request))
+        if not match or match.route != "proposal" or not match.arguments or "_like" in match.said:
+            return None
+        is_off = _is_off(match)
+        is_level = str(match.arguments.get("level", "on")).isdecimal() and not says("percent", self._wish)
+        is_plain = match.tool == "output" and not is_level and not says("no_order", self._wish)
+        is_plain |= (
+            match.tool == "cron"
+            and bool(says("clock_of_day", self._wish))
+            and '"output ' in json.dumps(match.arguments)
+        )
+        return match if not to or (is_plain and is_off == (to == "off")) else None
 
     def _mend(self, verb: str, given: dict[str, Any], admitted: Collection[str]) -> tuple[str, dict[str, Any]]:
         """A model's verb and what it was given, where the message says more plainly what is meant."""
@@ -823,7 +931,7 @@ class SmallProvider:
         seconds = self._read_span(f"in {found['span']}") * (-1 if "earlier" in (found["way"], found["behind"]) else 1)
         return f"{datetime.fromisoformat(at[0]) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}" if seconds else ""
 
-    def _give_up(self) -> Iterator[Event]:
+    def _give_up(self, request: Request) -> Iterator[Event]:
         """Do what the matcher was not sure of, where the model has nothing, else say that it cannot be done."""
         if self._unsure:
             self._verb = ""
@@ -831,22 +939,28 @@ class SmallProvider:
         elif self._is_guess:  # "bye then, have a nice evening" is no reminder
             self._use_words()
         else:
-            self._told.append(self._prompts["small_cannot"])
+            match = self._find_proposed(request)
+            self._told.append(match.missing if match else self._prompts["small_cannot"])
 
-    def _say(self, said: str, asked: Request, *, is_cut: bool) -> Iterator[Event]:
+    def _say(self, said: str, asked: Request, request: Request, *, is_cut: bool) -> Iterator[Event]:
         """Tell a model's words; what only says the message again is asked for once more, but of an order."""
         form = read_form(self._wish)
         if said and is_cut:
             said += f"\n{fill_template(self._prompts['cut'], {'tokens': str(asked.answer_tokens)})}"
         if said and not says("blank", said) and not is_echo(said, self._wish):
             self._told.append(self._check_words(said, asked))
-        elif self._unsure or self._is_guess or form == "order" or not self._choose_form(self._wish, asked)[1]:
-            yield from self._give_up()
+        elif (
+            self._unsure
+            or self._is_guess
+            or (form == "order" and not self._is_talk(self._wish))
+            or not self._choose_form(self._wish, asked)[1]
+        ):
+            yield from self._give_up(request)
         elif not self._words:
             self._words = "any" if asked.schema is None else ""
             self._use_words()
         else:
-            self._told.append(self._prompts["small_heard" if form == "remark" else "small_cannot"])
+            self._told.append(self._prompts["small_cannot" if form == "question" else "small_heard"])
 
     def _check_words(self, said: str, asked: Request) -> str:
         values = find_unfounded_claims(said, asked.messages[-1].text, asked.messages)
@@ -876,7 +990,8 @@ class SmallProvider:
             result = text = _LINE_NUMBER.sub("", result) if call.name == "read_file" else result
         else:
             text = self._matcher.word_result("" if self._verb else self._wish, call, result)
-        if good and (self._verb or call.name == "output") and (phrase := phrase_call(call, self._wish)):
+        is_worded = call.name in {"rule", "memory_forget"} or (good and (self._verb or call.name == "output"))
+        if is_worded and (phrase := phrase_call(call, self._wish)):
             text = self._matcher.word_result(phrase, call, result)
         if call.name == "output":
             text = _SECONDS.sub(lambda found: format_duration(float(found[1]), exact=True), text)
@@ -969,6 +1084,14 @@ def warm_prompt(models: Provider, prompts: Templates, stop: Stop | None = None) 
     return True
 
 
+def _is_off(match: "IntentMatch") -> bool:
+    return bool(_SWITCHES_OFF.search(json.dumps(match.arguments)))
+
+
+def _tells_later(wish: str) -> bool:
+    return bool(says("tells", wish) and says("span", wish))
+
+
 def _is_shift(wish: str) -> bool:
     found = says("shift", wish)
     return bool(found and (found["way"] or found["behind"]))
@@ -1022,7 +1145,11 @@ def _is_near(wish: str, match: "IntentMatch") -> bool:
         match.score >= (MIN_TOPIC_SCORE if match.route == "topic" else MIN_SCORE)
         and not match.missing
         and not (
-            (match.tool in {"cron", "memory_search", "output"} and match.route == "topic")
+            (
+                match.tool in {"cron", "memory_search", "output"}
+                and match.route == "topic"
+                and match.intent != "output_list"
+            )
             or (match.tool in {"cron", "memory_store", "memory_search", "output"} and says("task", wish))
             or (match.tool not in _OF_FILES and says("file", wish))
             or (match.tool == "write_file" and says("lines", wish))

@@ -55,6 +55,12 @@ VERBS: Mapping[str, tuple[str, str]] = {
 _ONLY = {verb: _compile(alternatives) for verb, alternatives in _WORDING["only"].items()}
 _CUES = {names: _compile_cues(words) for names, words in _WORDING["cues"].items()}
 _TOPICS = [(set(names.split()), set(verbs.split())) for verbs, names in _WORDING["topics"].items()]
+_HELPS = [(_compile_cues(words), told) for words, told in _WORDING["helps"].items()]
+SWITCH_TOPICS = frozenset(_WORDING["topics"]["switch"].split())
+SWITCH_NOW = tuple(frozenset(_WORDING["talk"][way].split()) for way in ("on", "off"))
+"""The topics of a switching at once, on and off."""
+PLAN_TOPICS = frozenset(_WORDING["talk"]["plans"].split())
+TALK_TOPICS = frozenset(_WORDING["talk"]["topics"].split())
 _FORMS = {name: _compile(alternatives) for name, alternatives in _WORDING["forms"].items()}
 PATTERNS = {name: _compile(alternatives) for name, alternatives in _WORDING["patterns"].items()}
 
@@ -86,6 +92,11 @@ def says(name: str, text: str) -> re.Match[str] | None:
 def read_form(wish: str) -> str:
     """What a message is: "talk" that asks for words alone, a "question", a "remark", or else an "order"."""
     return next((form for form, words in _FORMS.items() if words.search(wish)), "order")
+
+
+def find_help(wish: str) -> str:
+    """The sentences to say for what a question asks how to do; '' for other questions."""
+    return next((told for words, told in _HELPS if words.search(wish)), "") if says("how_to", wish) else ""
 
 
 def is_question(wish: str) -> bool:
@@ -241,6 +252,10 @@ def phrase_call(call: ToolCall, wish: str) -> str:
             figures = [name for name in _FIGURES if says(name, wish)]
             asked = f"what was the {figures[0]} {quantity}" if len(figures) == 1 else f"how was the {quantity}"
             return f"{asked} {given['when']}"
+        case "rule":
+            return "tell me when the temperature is above 30"
+        case "memory_forget":
+            return "forget the note about the fuse"
         case "board_status":
             return next((asked for name, asked in _BOARD.items() if says(name, wish)), "")
     return ""
@@ -313,7 +328,7 @@ def make_arguments(verb: str, given: Mapping[str, Any], wish: str) -> dict[str, 
         case "add_task":
             return {
                 "action": "add",
-                "text": found_task["text"].strip("'\"")
+                "text": (found_task["text"] or found_task["other"]).strip("'\"")
                 if (found_task := says("put_on_tasks", wish) or says("put_on_tasks", text))
                 else text,
             }
