@@ -131,7 +131,9 @@ class ChannelDown(ChannelError):
     `unsure` when some of it may have arrived all the same.
     """
 
-    unsure = False
+    def __init__(self, message: str, *, unsure: bool = False) -> None:
+        super().__init__(message)
+        self.unsure = unsure
 
 
 class ChatBusy(ChannelDown):

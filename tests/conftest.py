@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -41,6 +43,24 @@ def board_clock(monkeypatch):
     yield choose
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture
+def mount_disk():
+    """Mount a small disk in memory at a folder, until the test ends."""
+    mounted = []
+
+    def mount(folder, size):
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("only root may mount a disk")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

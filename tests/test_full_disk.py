@@ -2,7 +2,6 @@
 
 import os
 import resource
-import shutil
 import subprocess
 import threading
 import time
@@ -317,14 +316,8 @@ def test_a_disk_that_is_well_again_while_an_answer_is_sent_has_it_told_once(desk
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def small_disk(tmp_path, mount_disk):
+    return mount_disk(tmp_path / "disk", "6m")
 
 
 def test_a_disk_that_was_mounted_read_only_is_read_from_and_that_is_said(small_disk):

@@ -405,13 +405,8 @@ def test_documents_that_cannot_be_listed_leave_the_notes(place):
 
 
 @pytest.fixture
-def tiny_disk(place):
-    (place / "home").mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place / "home")]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a small disk")
-    yield place / "home"
-    subprocess.run(["umount", "-l", str(place / "home")], check=True)
+def tiny_disk(place, mount_disk):
+    return mount_disk(place / "home", "400k")
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -677,14 +677,8 @@ def test_another_process_that_holds_the_lock_is_an_error_at_last(index, path, wo
 
 
 @pytest.fixture
-def tiny_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a small disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def tiny_disk(tmp_path, mount_disk):
+    return mount_disk(tmp_path / "disk", "400k")
 
 
 def test_a_full_disk_in_the_middle(tiny_disk, tmp_path, workspace):

@@ -295,29 +295,22 @@ def _die(user, at, variables, *words):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-def test_a_full_disk_ends_it_in_a_sentence_and_it_goes_on_with_room(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a disk")
-    try:
-        make("openclaw", tmp_path)
-        home = disk / "home"
-        variables = {"PICOCLAW_HOME": str(home)}
-        picoclaw(tmp_path, "init", "--no-questions", **variables)
-        filler = disk / "filler"
-        subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
-        done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
-        assert done.returncode == 1
-        assert "the disk is full" in done.stderr
-        assert "Traceback" not in done.stderr
-        filler.unlink()
-        done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
-        assert done.returncode == 0, done.stderr
-        assert rows_of(home) == EXPECTED["openclaw"]
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+def test_a_full_disk_ends_it_in_a_sentence_and_it_goes_on_with_room(tmp_path, mount_disk):
+    disk = mount_disk(tmp_path / "disk", "4m")
+    make("openclaw", tmp_path)
+    home = disk / "home"
+    variables = {"PICOCLAW_HOME": str(home)}
+    picoclaw(tmp_path, "init", "--no-questions", **variables)
+    filler = disk / "filler"
+    subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], capture_output=True, check=False)
+    done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
+    assert done.returncode == 1
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    filler.unlink()
+    done = picoclaw(tmp_path, "migrate", "--from", "openclaw", "--yes", **variables)
+    assert done.returncode == 0, done.stderr
+    assert rows_of(home) == EXPECTED["openclaw"]
 
 
 # --- homes in one folder ---

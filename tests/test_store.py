@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -652,14 +651,8 @@ def test_a_full_disk_is_an_error_and_loses_nothing(path):
 
 
 @pytest.fixture
-def tiny_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a small disk")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def tiny_disk(tmp_path, mount_disk):
+    return mount_disk(tmp_path / "disk", "2m")
 
 
 def test_a_really_full_disk_is_an_error_and_loses_nothing(tiny_disk):

@@ -17,6 +17,7 @@ from picoclaw.errors import ConfigError
 from picoclaw.files import find_shipped
 from picoclaw.messages import Usage
 from picoclaw.prompts import Page, count_bytes, estimate_tokens
+from picoclaw.providers import WholeAnswer
 
 TEMPLATES = find_shipped("templates") / "workspace"
 NEW = {
@@ -33,7 +34,7 @@ def blocks(files):
 
 
 def answer(text, *, cut=False):
-    return summon.SummonAnswer(text, cut, Usage(700, 300))
+    return WholeAnswer(text, cut, Usage(700, 300))
 
 
 def said(name, text):

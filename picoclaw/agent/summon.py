@@ -16,7 +16,7 @@ from picoclaw.files import create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden
 from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_block, fill_template, limit_pages
-from picoclaw.providers import Provider
+from picoclaw.providers import Provider, WholeAnswer
 from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens, pattern
@@ -33,14 +33,6 @@ _TAG = pattern(r"<(/?)[ \t]*file\b([^<>\n]{0,200})>", re.IGNORECASE)
 _NAME = pattern(r"""(?<![\w-])name\s*=\s*(?:["'“]([^"'“”]*)["'”]|([^\s"'“”]+))""", re.IGNORECASE)
 _INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Co"}  # categories of Unicode
 _ALLOWED_INVISIBLE = "\n\t\u200c\u200d"  # those of them that ordinary text and emoji are made with
-
-
-class SummonAnswer(NamedTuple):
-    """What a model said; `cut` when it was stopped at the limit of tokens, or where it went round in circles."""
-
-    text: str
-    cut: bool
-    usage: Usage
 
 
 class FileChange(NamedTuple):
@@ -71,7 +63,7 @@ def build_request(
     return Request("", (Message("user", text),), (), tokens, deadline, purpose=Purpose("summon")), too_long
 
 
-def ask_for_files(provider: Provider, wanted: Request) -> SummonAnswer:
+def ask_for_files(provider: Provider, wanted: Request) -> WholeAnswer:
     """Ask a model without a fallback behind it, and wait for the whole answer; raises ProviderError."""
     said, end = "", End("", Usage())
     for event in provider.events(wanted):
@@ -80,7 +72,7 @@ def ask_for_files(provider: Provider, wanted: Request) -> SummonAnswer:
         elif isinstance(event, End):
             end = event
             break  # which hangs up on an answer that only repeats itself
-    return SummonAnswer(said, end.finish in {"length", REPEATS}, end.usage)
+    return WholeAnswer(said, end.finish in {"length", REPEATS}, end.usage)
 
 
 def parse_files(text: str, *, cut: bool = False) -> dict[str, str]:
@@ -115,7 +107,7 @@ def _strip_fence(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def check_files(answer: SummonAnswer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+def check_files(answer: WholeAnswer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
     """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong.
 
     What the answer makes of a file that is `too_long` for it would lose what stands in it.

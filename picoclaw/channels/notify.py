@@ -26,14 +26,6 @@ _PRIORITIES = {"low": 2, "default": 3, "high": 4, "urgent": 5}
 _SILENT = 1
 
 
-class NotifyError(ChannelDown):
-    """It could not be sent now; `unsure` when it may have arrived all the same."""
-
-    def __init__(self, message: str, *, unsure: bool = False) -> None:
-        super().__init__(message)
-        self.unsure = unsure
-
-
 class NotifyChannel:
     """One [notify.NAME]; see Channel. What its errors say never holds more of the address than the host."""
 
@@ -67,7 +59,7 @@ class NotifyChannel:
             raise
         if status in _AGAIN or status >= 500:
             self._fail(f"{self._host} answers with HTTP {status}")
-            raise NotifyError(self._error, unsure=status >= 500)
+            raise ChannelDown(self._error, unsure=status >= 500)
         self._error, self._contact = "", time.time()
         if status // 100 != 2:
             raise ChannelError(f"{self._host} answers with HTTP {status}: check url and token of [notify.NAME]")
@@ -114,6 +106,6 @@ class NotifyChannel:
                     return answer.status_code
         except (HTTPError, InvalidURL, ssl.SSLError, RuntimeError, ValueError) as error:
             reason = str(error).replace(urlsplit(self._config.url).path, "/…") or type(error).__name__
-            raise NotifyError(f"{self._host} cannot be reached: {reason}", unsure=connection.is_sent) from None
+            raise ChannelDown(f"{self._host} cannot be reached: {reason}", unsure=connection.is_sent) from None
         finally:
             self._connection = None

@@ -50,10 +50,6 @@ _IDLE_CONNECTION_S, _MAX_IDLE_CONNECTIONS = 30.0, 2
 class Unreachable(ChannelDown):
     """The network, or what is in the way of it; `unsure` when the call may have been carried out all the same."""
 
-    def __init__(self, message: str, *, unsure: bool = False) -> None:
-        super().__init__(message)
-        self.unsure = unsure
-
 
 class Busy(ChatBusy):
     """Too many calls; `seconds` is how long to wait."""

@@ -49,14 +49,6 @@ _LIMITS = ("shortest_off_s", "duty_s_per_hour", "toggles_per_hour", "hours", "ex
 Task = Callable[[], None]
 
 
-class AlarmWaits(ChannelDown):
-    """An alarm could not be published now; `unsure` when it may have been all the same."""
-
-    def __init__(self, message: str, *, unsure: bool) -> None:
-        super().__init__(message)
-        self.unsure = unsure
-
-
 class MqttChannel:
     """What the daemon has to do with the broker; without paho it only says so. See Channel."""
 
@@ -149,7 +141,7 @@ class MqttChannel:
         if fate == "lost":
             self._maybe_sent.add(number)
         if fate != "arrived":
-            raise AlarmWaits(f"the broker does not take it now: {fate}", unsure=fate in {"under way", "lost"})
+            raise ChannelDown(f"the broker does not take it now: {fate}", unsure=fate in {"under way", "lost"})
         self._maybe_sent.discard(number)
 
     def around(self, arrived: InboxMessage) -> TurnHooks:  # noqa: ARG002

@@ -18,7 +18,7 @@ from picoclaw.memory.files import FOREIGN, explain_failure
 from picoclaw.memory.notes import MAX_MEMORY_CHARS, get_lasting_file
 from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
-from picoclaw.providers import Provider
+from picoclaw.providers import Provider, WholeAnswer
 from picoclaw.records import NamedTuple, dataclass
 from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
@@ -169,14 +169,6 @@ _FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-class DreamAnswer(NamedTuple):
-    """What a model said; `cut` when it was stopped at the limit of tokens."""
-
-    text: str
-    cut: bool
-    usage: Usage
-
-
 class DreamModel(NamedTuple):
     """A model without a fallback: its window in tokens, a clock in seconds, what stops it, and what it is asked for."""
 
@@ -195,7 +187,7 @@ class DreamModel(NamedTuple):
         """The bytes that a question may have beside its template."""
         return int((self.window - self.answer_tokens) * _BYTES_PER_TOKEN) - count_bytes(template)
 
-    def ask(self, text: str) -> DreamAnswer:
+    def ask(self, text: str) -> WholeAnswer:
         """Ask and wait for the whole answer, without thoughts and a fence around it; raises ProviderError."""
         if estimate_tokens(count_bytes(text), _BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
@@ -213,7 +205,7 @@ class DreamModel(NamedTuple):
         said = _THOUGHT.sub("", said.replace("\r\n", "\n").replace("\r", "\n"))
         fenced = _FENCED.match(said)
         said = fenced[1] if fenced and "\n```" not in fenced[1] else said
-        return DreamAnswer(said.strip(), end.finish in {"length", REPEATS}, end.usage)
+        return WholeAnswer(said.strip(), end.finish in {"length", REPEATS}, end.usage)
 
 
 # Skills that say they are for the same: by their triggers and by the words of their descriptions. No model. Pure.
@@ -462,7 +454,7 @@ def _describe_changes(changes: Sequence[PulseChange], items: Sequence[PulseItem]
     return ", ".join(f"{len(texts)} {done} ({versions.quote_lines(texts)})" for done, texts in made.items() if texts)
 
 
-def _check_answer(old: str, shown: Sequence[Page], answer: DreamAnswer) -> tuple[str, list[str], str]:
+def _check_answer(old: str, shown: Sequence[Page], answer: WholeAnswer) -> tuple[str, list[str], str]:
     """Make of an answer the text that may take the place of the old one, with what it lacked; or say why there is none.
 
     Returns the text, the entries that were put back, and what is wrong, '' for nothing.

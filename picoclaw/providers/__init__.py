@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from picoclaw.messages import Event, Request
+from picoclaw.messages import Event, Request, Usage
+from picoclaw.records import NamedTuple
 
 
 class Provider(Protocol):
@@ -36,6 +37,14 @@ class FallbackProvider(Provider, Protocol):
     def answers(self, text: str) -> bool:
         """Tell whether it can do what the text asks."""
         ...
+
+
+class WholeAnswer(NamedTuple):
+    """What a model said; `cut` when it was stopped at the limit of tokens, or where it went round in circles."""
+
+    text: str
+    cut: bool
+    usage: Usage
 
 
 BUILT_IN_PROVIDER = "intents"
