@@ -721,6 +721,33 @@ def test_a_name_and_a_city_in_one_sentence_are_both_noted(tmp_path):
     assert "Time zone Europe/Berlin" in said
 
 
+def test_a_first_meeting_is_a_conversation_like_any_other(tmp_path):
+    """What is asked for before the questions are over is parted, gone on with and corrected, and the questions stay open."""
+    answers = chat(
+        tmp_path / "picoclaw",
+        "how warm is it and how humid?",
+        "and the pressure?",
+        "remind me tomorrow at 8 to water",
+        "make it 9",
+        "what is 3 times 4",
+        "plus 5",
+        "hello",
+        "note that the key is under the mat and remind me tomorrow at 9 to water",
+        "Ada",
+        "cancel it",
+    )
+    assert "temperature" in answers[0]
+    assert "humidity" in answers[0]
+    assert "pressure" in answers[1]
+    assert "09:00" in answers[3]
+    assert answers[5] == "12 + 5 = 17"
+    assert answers[6].endswith(QUESTIONS["Name"])
+    assert "noted in" in answers[7]
+    assert "reminder 2" in answers[7]
+    assert answers[8].startswith("Noted: Name Ada.")
+    assert not answers[9].startswith("Noted")
+
+
 def test_it_goes_on_where_it_was_interrupted(tmp_path):
     home = tmp_path / "picoclaw"
     assert chat(home, "hello", "Ada")[-1].endswith(QUESTIONS["Time zone"])

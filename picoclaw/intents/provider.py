@@ -150,18 +150,25 @@ class IntentProvider:
         text = clean_text(messages[-1].text)
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(*asked[:-_MAX_HEARD:-1])
-        if onboarding.ONBOARDING_TOOL in offered and (meeting := self._open_meeting()):
-            match = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
-            return [(text, meeting.match(messages[:-1], text, match, self._words(None, ())))]
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
+        meeting = self._open_meeting() if onboarding.ONBOARDING_TOOL in offered else None
+        called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
+        is_met = meeting is not None and onboarding.ONBOARDING_TOOL in called
         topic, last = self._topic(turns)
         topic["_passed"] = [count_passed(turn, messages[-1]) for turn in turns[-4:] if list_calls(turn)][-1:]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
-        wishes = self._answered_question(turns, text, offered) if turns else []
+        wishes = self._answered_question(turns, text, offered) if turns and not is_met else []
+        if meeting and not wishes:
+            alone = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
+            met = meeting.match(messages[:-1], text, alone, None)
+            if met is not alone:
+                return [(text, met)]
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         if all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
+        if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
+            wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
