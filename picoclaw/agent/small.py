@@ -106,7 +106,9 @@ _SINCE = pattern(r" \(since [^)]*\)$")
 _DOTTED = pattern(r"(?<=\b\d)\.(?=\d\d\b)|(?<=\b\d\d)\.(?=\d\d\b)")
 _TOLD_WHERE = pattern(r" \(told in an open [^)]*\)")
 _NOON = 12
-_CLOCK_TIME = pattern(r"\b(?:at )?\d\d?(?:[:.]\d\d)? ?(?:am|pm)?$|\b(?:at )?\d\d?[:.]\d\d\b", re.IGNORECASE)
+_CLOCK_TIME = pattern(
+    r"\b(?:at )?(?:half (?:past )?)?\d\d?(?:[:.]\d\d)? ?(?:am|pm)?$|\b(?:at )?\d\d?[:.]\d\d\b", re.IGNORECASE
+)
 _SECONDS = pattern(r"\b(\d{2,}) s(?:econds)?\b")
 _NO_TIME = "is not a time picoclaw knows", "is yet to come"
 _NOTED = pattern(r"- (?:\d\d:\d\d )?(?:\([^)\n]*\) )?(\S.*?)(?= - \d\d:\d\d |$)", re.MULTILINE)
@@ -481,6 +483,10 @@ class SmallProvider:
         if not match or match.tool != "rule" or match.missing:
             return {}
         quoted = PATTERNS["quoted"].search(rest)
+        if len(list_query_terms(PATTERNS["tells"].sub("", PATTERNS["quoted"].sub("", rest)))) > _MAX_BACK * bool(
+            outputs
+        ):
+            return {}  # something else is wanted, too
         return {**match.arguments, "notify": quoted[0][1:-1]} if quoted and not outputs else dict(match.arguments)
 
     def _look_up(self, wish: str, request: Request) -> ToolCall | None:
