@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from picoclaw.store.approvals import Approval
     from picoclaw.store.database import Database
     from picoclaw.store.people import People
-    from picoclaw.store.tasks import Task, Tasks
+    from picoclaw.store.subagent_tasks import Task, Tasks
     from picoclaw.tools.web import WebFetchTool
 
 
@@ -264,7 +264,7 @@ def _list_protected_files(app: App) -> tuple[Path, ...]:
 
 def open_tasks(database: Database, mark: str) -> Tasks:
     """Open the tasks of a database; the `mark` says in reports what board they come from."""
-    from picoclaw.store.tasks import Tasks
+    from picoclaw.store.subagent_tasks import Tasks
 
     def format_reports(tasks: Sequence[Task]) -> str:
         from picoclaw.agent import workflow

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from picoclaw.config import Config
 from picoclaw.config.tables import AgentConfig, PersonConfig
 from picoclaw.messages import Message, Notice, Turn, Usage
-from picoclaw.shared.home import EVERYONE, SharedHome
-from picoclaw.shared.store import make_id, open_shared_store
-from picoclaw.shared.sync import StoreSync
+from picoclaw.shared_store.home import EVERYONE, SharedHome
+from picoclaw.shared_store.store import make_id, open_shared_store
+from picoclaw.shared_store.sync import StoreSync
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals

@@ -20,7 +20,7 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, ToolCall, TurnHooks
 from picoclaw.outputs import config as outputs_config
 from picoclaw.store.inbox_outbox import Outbox
-from picoclaw.store.tasks import Task, TaskUsage
+from picoclaw.store.subagent_tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
 
 

@@ -44,7 +44,7 @@ from picoclaw.store import conversations
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox, OutboxMessage
-from picoclaw.store.tasks import abandon_own_work
+from picoclaw.store.subagent_tasks import abandon_own_work
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DEAD = "999999999:1:boot"

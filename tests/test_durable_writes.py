@@ -65,14 +65,14 @@ MAY = {
     "picoclaw/security/audit.py": "the mark of the last record: in place, never synced, and allowed to be behind",
     "picoclaw/security/hash_chain.py": "a chain of records: cut back to its last whole line, and numbered anew under a lock",
     "picoclaw/tools/files.py": "the same",
-    "picoclaw/shared/home.py": "a note that another board has deleted, with the folder synced; a lock",
-    "picoclaw/shared/sync.py": "a pipe that wakes its own thread",
+    "picoclaw/shared_store/home.py": "a note that another board has deleted, with the folder synced; a lock",
+    "picoclaw/shared_store/sync.py": "a pipe that wakes its own thread",
     # made under another name first
     "picoclaw/store/database.py": "a database is built under another name, and linked when it is whole",
     "picoclaw/maintenance/database_copy.py": "a copy of a database: built by SQLite, synced, then renamed",
     "picoclaw/maintenance/repair.py": "a damaged database gets a second name before the mended one takes its place",
     # what is deleted, where it does no harm if a power cut brings it back
-    "picoclaw/shared/skills.py": "a skill of another board that was agreed to, in the place of one that is kept",
+    "picoclaw/shared_store/skills.py": "a skill of another board that was agreed to, in the place of one that is kept",
     "picoclaw/skills/__init__.py": "a pinned copy of a skill, which is taken back",
     "picoclaw/memory/versions.py": "old versions of a note, more than are kept",
     "picoclaw/workspace.py": "the first meeting's page, with the folder synced",

@@ -45,7 +45,7 @@ FLOORS = [
     {"agents"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.spending"},
     {"mcp", "mqtt"},
-    {"fleet", "shared"},
+    {"fleet", "shared_store"},
     {"outputs", "security", "stores"},
     {"tools"},
     {"maintenance", "security.guard", "wiring"},

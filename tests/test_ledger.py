@@ -58,7 +58,7 @@ from picoclaw.store.ledger import (
     add_usage,
     get_day_spending,
 )
-from picoclaw.store.tasks import Task, TaskUsage
+from picoclaw.store.subagent_tasks import Task, TaskUsage
 from picoclaw.stores import Stores
 from picoclaw.window import count_request_bytes
 from picoclaw.workspace import prepare_home

@@ -17,7 +17,7 @@ from picoclaw.agents import agent_id
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import StoreConfig
 from picoclaw.errors import ConfigError
-from picoclaw.shared.sync import StoreWorker
+from picoclaw.shared_store.sync import StoreWorker
 from picoclaw.stores import list_secrets
 
 DAY = "memory/202611/20261126.md"
@@ -255,6 +255,6 @@ def test_the_thread_ends_soon_while_the_store_hangs(board):
 def test_nothing_of_it_is_imported_in_a_home_without_a_store():
     code = (
         "import sys, picoclaw.daemon.service, picoclaw.app, picoclaw.stores, picoclaw.memory.memory;"
-        "print([m for m in sys.modules if m.startswith(('picoclaw.shared', 'picoclaw.shared.sync', 'psycopg'))])"
+        "print([m for m in sys.modules if m.startswith(('picoclaw.shared_store', 'picoclaw.shared_store.sync', 'psycopg'))])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

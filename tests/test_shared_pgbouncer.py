@@ -9,8 +9,8 @@ from pgbouncer_server import PROGRAM, Pgbouncer
 from shared_kit import AGENT, OTHER, Board, Clock, page, turn
 
 from picoclaw.agents import agent_id
-from picoclaw.shared.postgres import set_up_board
-from picoclaw.shared.store import open_shared_store
+from picoclaw.shared_store.postgres import set_up_board
+from picoclaw.shared_store.store import open_shared_store
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from picoclaw.agents import agent_id
 from picoclaw.config import Config
 from picoclaw.config.tables import StoreConfig
 from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachable
-from picoclaw.shared.postgres import read_address, revoke_board, set_up_board, show_address
-from picoclaw.shared.store import MIGRATIONS, TABLES, SearchScope, SharedChunk, make_id, open_shared_store
-from picoclaw.shared.sync import StoreWorker
+from picoclaw.shared_store.postgres import read_address, revoke_board, set_up_board, show_address
+from picoclaw.shared_store.store import MIGRATIONS, TABLES, SearchScope, SharedChunk, make_id, open_shared_store
+from picoclaw.shared_store.sync import StoreWorker
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_only_the_owner_migrates_and_a_board_says_what_to_do(url, postgres, monk
     def m999_later(connection):
         connection.execute("CREATE TABLE picoclaw.later (a int)")
 
-    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_later])
+    monkeypatch.setattr("picoclaw.shared_store.postgres.MIGRATIONS", [*MIGRATIONS, m999_later])
     with pytest.raises(StoreError, match="set up by an older picoclaw: run `picoclaw store setup`"), open_as(role):
         pass
     assert set_up_board(url, "", "shed", {"home": AGENT}, replaces=False).migrations == ["m999_later"]
@@ -268,7 +268,7 @@ def read_catalogue(postgres):
 
 def test_what_was_released_is_not_changed(url, postgres, monkeypatch):
     """A database that exists has what this migration has made then; one that is made today gets the same."""
-    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", MIGRATIONS[:1])
+    monkeypatch.setattr("picoclaw.shared_store.postgres.MIGRATIONS", MIGRATIONS[:1])
     open_shared_store(url).close()
     said = "\n".join(read_catalogue(postgres))
     assert hashlib.sha256(said.encode()).hexdigest()[:16] == "f27bfbfaf6f711cc"
@@ -278,7 +278,7 @@ def test_a_database_of_the_first_version_becomes_the_present_one_with_what_it_ho
     open_shared_store(url).close()
     wanted, applied = read_catalogue(postgres), [one.__name__ for one in MIGRATIONS]
     postgres.empty_database()
-    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", MIGRATIONS[:1])
+    monkeypatch.setattr("picoclaw.shared_store.postgres.MIGRATIONS", MIGRATIONS[:1])
     with contextlib.closing(open_shared_store(url)) as store:
         store.claim("shed", "n")
         note = page(content="old\n")
@@ -312,9 +312,9 @@ def test_a_migration_may_take_longer_than_a_statement_and_others_wait_for_it(url
     def m999_long(connection):
         connection.execute("SELECT pg_sleep(3)")
 
-    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_long])
-    monkeypatch.setattr("picoclaw.shared.postgres._STATEMENT_S", 1)
-    monkeypatch.setattr("picoclaw.shared.postgres._LOCK_S", 1)
+    monkeypatch.setattr("picoclaw.shared_store.postgres.MIGRATIONS", [*MIGRATIONS, m999_long])
+    monkeypatch.setattr("picoclaw.shared_store.postgres._STATEMENT_S", 1)
+    monkeypatch.setattr("picoclaw.shared_store.postgres._LOCK_S", 1)
     failed = []
 
     def begin():
@@ -338,7 +338,7 @@ def test_a_migration_that_fails_leaves_nothing(url, postgres, monkeypatch):
         connection.execute("CREATE TABLE picoclaw.half (a int)")
         connection.execute("SELECT nothing")
 
-    monkeypatch.setattr("picoclaw.shared.postgres.MIGRATIONS", [*MIGRATIONS, m999_broken])
+    monkeypatch.setattr("picoclaw.shared_store.postgres.MIGRATIONS", [*MIGRATIONS, m999_broken])
     with pytest.raises(StoreError):
         open_shared_store(url)
     assert postgres.run("SELECT to_regclass('picoclaw.half'), to_regclass('picoclaw.documents')", "shared") == [
@@ -459,7 +459,7 @@ def test_a_database_that_is_read_only_takes_nothing_and_gives_all(url, postgres)
 
 
 def test_a_database_that_hangs_is_given_up(url, postgres, monkeypatch):
-    monkeypatch.setattr("picoclaw.shared.postgres._STATEMENT_S", 1)
+    monkeypatch.setattr("picoclaw.shared_store.postgres._STATEMENT_S", 1)
     with contextlib.closing(open_shared_store(url)) as store, psycopg.connect(url) as other:
         store.claim("shed", "n")
         other.execute("LOCK TABLE picoclaw.turns")
@@ -472,7 +472,7 @@ def test_a_database_that_hangs_is_given_up(url, postgres, monkeypatch):
 def test_a_server_that_takes_a_connection_and_says_nothing_is_given_up(monkeypatch):
     import socket
 
-    monkeypatch.setattr("picoclaw.shared.postgres._CONNECT_S", 2)
+    monkeypatch.setattr("picoclaw.shared_store.postgres._CONNECT_S", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         begun = time.monotonic()
         with pytest.raises(StoreUnreachable, match="does not answer in time"):

@@ -18,7 +18,7 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.memory.search import OWN_FACTOR
 from picoclaw.messages import Caller, ToolCall
 from picoclaw.records import replace
-from picoclaw.shared.home import read_agent
+from picoclaw.shared_store.home import read_agent
 from picoclaw.store.people import ContextFiles
 from picoclaw.tools.delegate import build_delegation_page
 from picoclaw.workspace import prepare_home

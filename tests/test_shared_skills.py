@@ -12,9 +12,9 @@ from shared_kit import Board, Clock
 
 from picoclaw.agents import agent_id
 from picoclaw.errors import SkillError, StoreError
-from picoclaw.shared.postgres import set_up_board
-from picoclaw.shared.skills import ArrivedSkills, SkillContent, pack_skill, unpack_skill
-from picoclaw.shared.store import make_id, open_shared_store
+from picoclaw.shared_store.postgres import set_up_board
+from picoclaw.shared_store.skills import ArrivedSkills, SkillContent, pack_skill, unpack_skill
+from picoclaw.shared_store.store import make_id, open_shared_store
 from picoclaw.skills import SkillLibrary, compute_version, list_home_tiers, read_skill_files
 from picoclaw.store.people import SkillGrant, SkillGrants
 
@@ -116,7 +116,7 @@ def test_a_cut_while_a_skill_takes_the_place_of_another_loses_neither(boards, mo
     for board in (one, two):
         board.run()
     if not can_exchange:
-        monkeypatch.setattr("picoclaw.shared.skills.exchange_paths", lambda *_: False)
+        monkeypatch.setattr("picoclaw.shared_store.skills.exchange_paths", lambda *_: False)
 
     class PowerCut(BaseException):
         pass

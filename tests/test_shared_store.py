@@ -12,7 +12,7 @@ from shared_kit import AGENT, OTHER, StorePlace, page, session, spending, turn
 
 from picoclaw.errors import ConfigError, StoreError, StoreNewer
 from picoclaw.memory.index import MemoryRow
-from picoclaw.shared.store import PULLED, TABLES, SearchScope, SharedChunk, make_id, open_shared_store
+from picoclaw.shared_store.store import PULLED, TABLES, SearchScope, SharedChunk, make_id, open_shared_store
 
 KEPT = {table for table, about in TABLES.items() if about.conflict == "keep"}
 ROWS = {"documents": page(), "sessions": session(), "turns": turn(), "ledger": spending()}

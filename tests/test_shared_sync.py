@@ -16,9 +16,9 @@ from picoclaw.files import find_shipped
 from picoclaw.memory import versions
 from picoclaw.memory.embedding import StaticEmbedder
 from picoclaw.memory.memory import MemoryIndex
-from picoclaw.shared.home import EVERYONE, is_page_name, merge_lines
-from picoclaw.shared.store import SearchScope, make_id, open_shared_store, search_store
-from picoclaw.shared.sync import iter_rows
+from picoclaw.shared_store.home import EVERYONE, is_page_name, merge_lines
+from picoclaw.shared_store.store import SearchScope, make_id, open_shared_store, search_store
+from picoclaw.shared_store.sync import iter_rows
 from picoclaw.store.sessions import Sessions
 
 DAY = "memory/202611/20261126.md"
@@ -549,7 +549,7 @@ def back_up(place, folder):
         return folder / "backup"
     import psycopg
 
-    from picoclaw.shared.store import TABLES
+    from picoclaw.shared_store.store import TABLES
 
     with psycopg.connect(place.url) as connection:
         names = ["boards", *TABLES, "chunks"]

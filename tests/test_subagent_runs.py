@@ -24,7 +24,7 @@ from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Stop, TurnHooks
 from picoclaw.outputs import config
 from picoclaw.store.inbox_outbox import Outbox
-from picoclaw.store.tasks import Task, TaskUsage
+from picoclaw.store.subagent_tasks import Task, TaskUsage
 from picoclaw.workspace import prepare_home
 
 SUBAGENT = "You are a sub-agent"

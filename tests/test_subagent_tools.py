@@ -14,7 +14,7 @@ from picoclaw.security.policy import Policy
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
-from picoclaw.store.tasks import Tasks, TaskUsage
+from picoclaw.store.subagent_tasks import Tasks, TaskUsage
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.subagents import SubagentTools
 

@@ -15,7 +15,7 @@ from picoclaw.messages import Notice as Note
 from picoclaw.store.conversations import History, get_process_identity, has_open_tasks
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
-from picoclaw.store.tasks import Task, Tasks, TaskUsage
+from picoclaw.store.subagent_tasks import Task, Tasks, TaskUsage
 
 DAY = 86_400.0
 MOST = TaskUsage(20, 600.0, 200_000)

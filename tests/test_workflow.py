@@ -14,7 +14,7 @@ from picoclaw.agent.workflow import (
     select_tools,
 )
 from picoclaw.errors import ToolError
-from picoclaw.store.tasks import Task, TaskUsage
+from picoclaw.store.subagent_tasks import Task, TaskUsage
 
 TOOLS = {
     "exec",

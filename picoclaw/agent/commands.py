@@ -22,7 +22,7 @@ from picoclaw.security.guard import ApprovalAnswer
 from picoclaw.security.untrusted import find_taints
 from picoclaw.store.approvals import Approval
 from picoclaw.store.sessions import ConversationInfo
-from picoclaw.store.tasks import Task
+from picoclaw.store.subagent_tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.text import pattern, truncate
 from picoclaw.times import format_duration, parse_duration

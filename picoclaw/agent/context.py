@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from picoclaw.providers.model import ModelLink
     from picoclaw.security.guard import ApprovalManager, PolicyLoader
     from picoclaw.skills import Skill, SkillContext, SkillLibrary
-    from picoclaw.store.tasks import Task, Tasks
+    from picoclaw.store.subagent_tasks import Task, Tasks
     from picoclaw.stores import Stores
     from picoclaw.tools.registry import Toolset
     from picoclaw.wiring import Wiring

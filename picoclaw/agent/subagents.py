@@ -32,7 +32,7 @@ from picoclaw.messages import (
 from picoclaw.records import replace
 from picoclaw.security.untrusted import find_taints, limit_taints, strip_invisible
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
+from picoclaw.store.subagent_tasks import OPEN_STATUSES, Task, Tasks, TaskStatus, TaskUsage
 from picoclaw.times import format_duration
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0

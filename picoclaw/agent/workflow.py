@@ -9,7 +9,7 @@ from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import escape_closing, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.schema import InvalidArgument, Parameter, check_arguments, find_nearest
-from picoclaw.store.tasks import OPEN_STATUSES, Task, TaskUsage
+from picoclaw.store.subagent_tasks import OPEN_STATUSES, Task, TaskUsage
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 

@@ -36,7 +36,7 @@ from picoclaw.workspace import ONBOARDING_PAGE, Pages
 
 if TYPE_CHECKING:
     from picoclaw.app import App
-    from picoclaw.shared.home import SharedAgent
+    from picoclaw.shared_store.home import SharedAgent
 
 
 def add_agents_options(parser: Parser) -> None:
@@ -114,7 +114,7 @@ def _list_stored(config: Config) -> None:
     """List the agents that the store has for this board, and this home has not."""
     try:
         with open_store(config) as store:
-            from picoclaw.shared.home import list_shared_agents
+            from picoclaw.shared_store.home import list_shared_agents
 
             found = [agent for agent in list_shared_agents(store) if agent.key not in list_agents(config)]
     except StoreError as error:
@@ -130,7 +130,7 @@ def _list_stored(config: Config) -> None:
 def _find_stored(config: Config, given: Options) -> "SharedAgent | None":
     """Show an agent as the store has it, and ask; None where it is not to be taken over. Raises ConfigError and StoreError."""
     with open_store(config) as store:
-        from picoclaw.shared.home import list_shared_agents
+        from picoclaw.shared_store.home import list_shared_agents
 
         there = {agent.key: agent for agent in list_shared_agents(store)}
     if not (found := there.get(given.key)):

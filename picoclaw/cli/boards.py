@@ -23,8 +23,8 @@ from picoclaw.times import format_duration
 from picoclaw.workspace import find_outputs_file, prepare_home
 
 if TYPE_CHECKING:
-    from picoclaw.shared.store import SharedStore
-    from picoclaw.shared.sync import SyncReport
+    from picoclaw.shared_store.store import SharedStore
+    from picoclaw.shared_store.sync import SyncReport
 
 _NO_FLEET = "there is no fleet: write host and fleet = true under [mqtt] in config.toml"
 _NOT_RUNNING = "picoclaw does not run, and it alone is connected to the broker: picoclaw run"
@@ -295,7 +295,7 @@ def open_store(config: Config) -> "Iterator[SharedStore]":
     """Connect to the store that config.toml names. Raises ConfigError, StoreError."""
     if not config.store.url:
         raise ConfigError(_NO_STORE)
-    from picoclaw.shared.store import open_shared_store
+    from picoclaw.shared_store.store import open_shared_store
 
     with closing(open_shared_store(config.store.url, config.store_password)) as store:
         yield store
@@ -307,11 +307,11 @@ def _administer(config: Config, given: Options) -> int:
         raise ConfigError(_NO_ADMIN)
     if not url.startswith(("postgresql://", "postgres://")):
         raise ConfigError("only PostgreSQL is set up: a store of SQLite is a file, made when it is first used")
-    from picoclaw.shared.store import load_postgres
+    from picoclaw.shared_store.store import load_postgres
 
     load_postgres()
     from picoclaw.agents import agent_id
-    from picoclaw.shared.postgres import check_board_name, revoke_board, set_up_board
+    from picoclaw.shared_store.postgres import check_board_name, revoke_board, set_up_board
 
     password = os.environ.get("PICOCLAW_STORE_ADMIN_PASSWORD", "")
     board = check_board_name(given.board or config.store.board_name)
@@ -337,7 +337,7 @@ def _administer(config: Config, given: Options) -> int:
 
 
 def _show_store(config: Config) -> int:
-    from picoclaw.shared.home import SharedHome
+    from picoclaw.shared_store.home import SharedHome
 
     now, good = time.time(), True
     print_wrapped(f"store: {config.store.shown_url}, as {config.store.board_name}")
@@ -371,8 +371,8 @@ def _search_store(config: Config, query: str, key: str) -> int:
     """Search the notes that belong to nobody in particular, and those for everyone; a person's own are theirs."""
     from picoclaw.agents import agent_id
     from picoclaw.memory.embedding import make_embedder
-    from picoclaw.shared.home import EVERYONE
-    from picoclaw.shared.store import SearchScope, search_store
+    from picoclaw.shared_store.home import EVERYONE
+    from picoclaw.shared_store.store import SearchScope, search_store
 
     try:
         embedder = make_embedder(config)
@@ -397,16 +397,16 @@ def _sync_store(config: Config) -> int:
 
 
 def _open_and_run(config: Config, board: str = "") -> "SyncReport":
-    from picoclaw.shared.home import SharedHome
-    from picoclaw.shared.sync import StoreSync
+    from picoclaw.shared_store.home import SharedHome
+    from picoclaw.shared_store.sync import StoreSync
 
     with closing(SharedHome(config, config.store.board_name)) as home, open_store(config) as store:
         return StoreSync(home, store, lambda: datetime.now().astimezone()).run(board)
 
 
 def _move_store(config: Config, given: Options) -> int:
-    from picoclaw.shared.home import SharedHome
-    from picoclaw.shared.sync import count_missing
+    from picoclaw.shared_store.home import SharedHome
+    from picoclaw.shared_store.sync import count_missing
 
     if given.dry_run:
         with closing(SharedHome(config, config.store.board_name)) as home:

@@ -48,7 +48,7 @@ from picoclaw.store.people import AGENT, EVERYONE, PERSON, SkillGrant, SkillGran
 from picoclaw.text import escape_unprintable, format_json, truncate
 
 if TYPE_CHECKING:
-    from picoclaw.shared.skills import ArrivedSkill, ArrivedSkills
+    from picoclaw.shared_store.skills import ArrivedSkill, ArrivedSkills
 
 
 def options(parser: Parser) -> None:
@@ -240,7 +240,7 @@ def _revoke_skill(app: App, given: Options) -> int:
 def _open_arrived(app: App) -> "ArrivedSkills | None":
     if not app.config.store.url or not (app.config.home / "state.db").exists():
         return None
-    from picoclaw.shared.skills import ArrivedSkills
+    from picoclaw.shared_store.skills import ArrivedSkills
 
     return ArrivedSkills(app.config, app.stores.database)
 

@@ -29,7 +29,7 @@ from picoclaw.store.approvals import Approvals
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Heartbeats, Job, Jobs
-from picoclaw.store.tasks import Tasks
+from picoclaw.store.subagent_tasks import Tasks
 from picoclaw.times import get_seconds_until
 from picoclaw.tools.cron import parse_tool_call
 from picoclaw.workspace import read_text

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from picoclaw.channels.ipc import IpcConnection
     from picoclaw.store.approvals import Approval
     from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
-    from picoclaw.store.tasks import Task
+    from picoclaw.store.subagent_tasks import Task
 
 ChatEvent = dict[str, Any]
 

@@ -39,13 +39,13 @@ from picoclaw.store.conversations import has_open_tasks
 from picoclaw.store.database import DAMAGE_DETECTED, Database
 from picoclaw.store.inbox_outbox import Inbox, InboxMessage, Outbox, OutboxMessage
 from picoclaw.store.jobs import Heartbeats
-from picoclaw.store.tasks import abandon_own_work
+from picoclaw.store.subagent_tasks import abandon_own_work
 
 if TYPE_CHECKING:
     from picoclaw.channels.dashboard.programs import Programs
     from picoclaw.daemon.mqtt import MqttChannel
     from picoclaw.mcp.server import HttpServer
-    from picoclaw.shared.sync import StoreWorker
+    from picoclaw.shared_store.sync import StoreWorker
 
 _END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _INTERRUPT_SIGNAL = signal.SIGUSR1
@@ -156,7 +156,7 @@ class DaemonService(MessageQueue):
         idle.start()
         stack.callback(idle.stop)
         if self.app.config.store.url:
-            from picoclaw.shared.sync import StoreWorker
+            from picoclaw.shared_store.sync import StoreWorker
 
             self._store = StoreWorker(self.app.config, self.app.now, self.note)
             self._store.start()

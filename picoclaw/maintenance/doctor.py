@@ -47,7 +47,7 @@ from picoclaw.errors import (
     StoreUnreachable,
 )
 from picoclaw.files import explain_os_error, find_shipped, get_home
-from picoclaw.hw import checkup, detect, kernel, loader
+from picoclaw.hw import bus_access, detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.kernel import CheckResult, bad, good, note
 from picoclaw.hw.reading import WiredPart
@@ -424,7 +424,7 @@ def _examine_programs(config: Config) -> _Rows:
 
 
 def _examine_store(config: Config) -> _Rows:
-    from picoclaw.shared.store import open_shared_store
+    from picoclaw.shared_store.store import open_shared_store
 
     name, where = "store", config.store.shown_url
     try:
@@ -589,7 +589,7 @@ def examine_board(board: Board, config: Config) -> _Rows:
     for row in kernel.check_health(board, get_owner_time(config.home), _find_existing_folder(config.home)):
         yield row._replace(fix=_BOARD_REMEDIES.get(row.name, "") if row.status == "bad" else "")
     yield from _examine_sensors(board, config)
-    yield from checkup.check_buses(board)
+    yield from bus_access.check_buses(board)
     path = find_outputs_file(config.home)
     if not path.exists():
         return
@@ -641,7 +641,7 @@ def _explain_silence(
         return ""
     taken = {other.address for other in wired.values() if other.bus == part.bus}
     free = [address for address in loader.load_driver(part.part, where).ADDRESSES if address not in taken]
-    return checkup.explain_silence(board, part, free)
+    return bus_access.explain_silence(board, part, free)
 
 
 def _find_existing_folder(path: Path) -> str:

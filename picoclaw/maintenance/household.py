@@ -200,7 +200,7 @@ def save_agent(
     chosen, lines = select_agent(config, key), []
     try:
         if pages is not None:
-            from picoclaw.shared.home import write_agent_pages
+            from picoclaw.shared_store.home import write_agent_pages
 
             count = write_agent_pages(chosen.agent_folder / "workspace", pages)
             lines.append(

@@ -63,7 +63,7 @@ from picoclaw.store.database import (
 )
 from picoclaw.store.inbox_outbox import Inbox, Outbox
 from picoclaw.store.jobs import Heartbeats, Jobs
-from picoclaw.store.tasks import Tasks
+from picoclaw.store.subagent_tasks import Tasks
 from picoclaw.text import pattern
 from picoclaw.workspace import get_owner_time
 

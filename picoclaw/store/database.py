@@ -247,7 +247,7 @@ CREATE TABLE IF NOT EXISTS shared_pages (
 ) STRICT;
 
 -- Skills of other boards that wait for the owner's yes here, and what they are granted there; no library reads them.
--- `content` is compressed, as shared/skills.py has it.
+-- `content` is compressed, as shared_store/skills.py has it.
 CREATE TABLE IF NOT EXISTS shared_skills (
     board TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, content BLOB NOT NULL, at REAL NOT NULL,
     PRIMARY KEY (board, name)

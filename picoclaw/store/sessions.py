@@ -14,7 +14,7 @@ from typing import Any
 
 from picoclaw.messages import Message, MessageRole, ToolCall, Usage, split_context
 from picoclaw.records import NamedTuple
-from picoclaw.store import tasks
+from picoclaw.store import subagent_tasks
 from picoclaw.store.conversations import (
     VISIBLE_TURNS,
     Summary,
@@ -487,7 +487,7 @@ class Sessions(Table):
         What sub-agents of the chat have ended goes too, and what is known of calls, but those that another process makes.
         """
         with self._database.erasure() as connection:
-            tasks.delete_reported_tasks(connection, key)
+            subagent_tasks.delete_reported_tasks(connection, key)
             rows = connection.execute("SELECT id, process FROM acts WHERE session = ?", (key,)).fetchall()
             over = [(row,) for row, by in rows if str(by) == get_process_identity() or not is_process_alive(str(by))]
             connection.executemany("DELETE FROM acts WHERE id = ?", over)

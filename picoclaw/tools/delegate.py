@@ -13,7 +13,7 @@ from picoclaw.messages import Caller, Stop
 from picoclaw.prompts import Page, Templates, fill_template
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
-from picoclaw.store.tasks import Task, Tasks, TaskUsage
+from picoclaw.store.subagent_tasks import Task, Tasks, TaskUsage
 from picoclaw.text import remove_invisible, truncate
 from picoclaw.tools.registry import tool
 from picoclaw.tools.subagents import SubagentTools

@@ -13,7 +13,7 @@ from picoclaw.security.policy import Effect
 from picoclaw.security.untrusted import limit_taints
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.jobs import HEARTBEAT_SESSION as HEARTBEAT
-from picoclaw.store.tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
+from picoclaw.store.subagent_tasks import HEARTBEAT_PARENT, OPEN_STATUSES, Task, Tasks, TaskUsage
 from picoclaw.tools.registry import tool
 
 _MAX_NUMBER = 1_000_000_000

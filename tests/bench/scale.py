@@ -7,7 +7,7 @@ Usually 20 boards, 10 agents, 100 people and 20,000 chunks; --full is 200, 100, 
 of postgres_server.py, durable (fsync). Prints figures, and fails where something was lost or is there twice.
 
 A simulated board is what the daemon has of a store and nothing else: a real home in /dev/shm with its state.db and notes,
-the thread of picoclaw.shared.sync with a connection, user and password of its own, turns and sums written as a
+the thread of picoclaw.shared_store.sync with a connection, user and password of its own, turns and sums written as a
 conversation writes them, notes written by add_note. What it has not: a process of its own (the boards share --processes),
 a model, channels, hardware, and the agent's older notes (its cursor stands behind what was there before). Its searches are those of
 `picoclaw store search`, a connection for each. Real daemons run beside them, and whole homes are synchronised by the command.
@@ -49,10 +49,10 @@ from picoclaw.errors import PicoclawError  # noqa: E402
 from picoclaw.memory.notes import add_note, get_day_file  # noqa: E402
 from picoclaw.messages import Message, Notice, Turn, Usage  # noqa: E402
 from picoclaw.records import replace  # noqa: E402
-from picoclaw.shared.home import SharedHome  # noqa: E402
-from picoclaw.shared.postgres import PostgresStore, set_up_board  # noqa: E402
-from picoclaw.shared.store import SearchScope, open_shared_store, search_store  # noqa: E402
-from picoclaw.shared.sync import StoreSync, StoreWorker  # noqa: E402
+from picoclaw.shared_store.home import SharedHome  # noqa: E402
+from picoclaw.shared_store.postgres import PostgresStore, set_up_board  # noqa: E402
+from picoclaw.shared_store.store import SearchScope, open_shared_store, search_store  # noqa: E402
+from picoclaw.shared_store.sync import StoreSync, StoreWorker  # noqa: E402
 from picoclaw.store.conversations import History  # noqa: E402
 from picoclaw.store.database import Database  # noqa: E402
 from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals  # noqa: E402

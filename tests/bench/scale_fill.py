@@ -17,8 +17,8 @@ from memory_search import WORDS, list_words, load_table  # noqa: E402
 
 from picoclaw.agents import agent_id  # noqa: E402
 from picoclaw.records import NamedTuple  # noqa: E402
-from picoclaw.shared.postgres import _write_vector  # noqa: E402
-from picoclaw.shared.store import TABLES, complete_row, index_words, make_id, open_shared_store  # noqa: E402
+from picoclaw.shared_store.postgres import _write_vector  # noqa: E402
+from picoclaw.shared_store.store import TABLES, complete_row, index_words, make_id, open_shared_store  # noqa: E402
 
 POOL, CHUNKS_A_PAGE, TURNS_A_CHUNK = 4000, 6, 0.25
 LAST_DAY = date(2026, 11, 25)

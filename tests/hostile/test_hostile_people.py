@@ -31,7 +31,7 @@ from picoclaw.errors import StoreError
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, Inbound, Message, Notice, ToolCall, Turn, TurnHooks, Usage
 from picoclaw.schedules import Plan
-from picoclaw.shared.store import open_shared_store
+from picoclaw.shared_store.store import open_shared_store
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job

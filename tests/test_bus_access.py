@@ -18,7 +18,7 @@ from recording import Recorder
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import SensorConfig
-from picoclaw.hw import checkup, linux
+from picoclaw.hw import bus_access, linux
 from picoclaw.hw.board import GpioChip, translate_os_error
 from picoclaw.hw.kernel import CheckResult
 from picoclaw.hw.linux import LinuxBoard
@@ -105,7 +105,7 @@ def look(tmp_path):
                 Path("/etc").mkdir(exist_ok=True)
                 Path("/etc/group").write_text(f"{group}:x:{owner}:\n" if group else "")
                 without_rights()
-            return list(checkup.check_buses(Tree(Path("/"))))
+            return list(bus_access.check_buses(Tree(Path("/"))))
 
         return inside(root, ask)
 
@@ -250,7 +250,7 @@ def test_a_pcs_own_buses_are_named_and_no_header_is_missed(look):
 
 def test_a_bus_that_cannot_be_used_says_why(tmp_path):
     grown(tmp_path, I2C_1)  # a plain file, which takes none of the ioctls of a bus
-    (row,) = of(checkup.check_buses(LinuxBoard(tmp_path)), "i2c-1")
+    (row,) = of(bus_access.check_buses(LinuxBoard(tmp_path)), "i2c-1")
     assert row == CheckResult("bad", "i2c-1", "/dev/i2c-1 failed: Inappropriate ioctl for device")
 
 
@@ -311,7 +311,7 @@ def test_the_last_of_two_settings_counts(look):
 
 def test_a_board_with_another_root_is_asked_about_that(tmp_path):
     grown(tmp_path, PI_4 | SPI)
-    assert of(checkup.check_buses(LinuxBoard(tmp_path)), "SPI") == [
+    assert of(bus_access.check_buses(LinuxBoard(tmp_path)), "SPI") == [
         CheckResult("good", "SPI", "/dev/spidev0.0, /dev/spidev0.1")
     ]
 
@@ -419,7 +419,7 @@ def test_a_gpio_chip_that_refuses_to_be_asked_costs_only_its_tool(tmp_path):
 
 def test_the_simulated_boards_remedy_is_its_script():
     name_one = "name a part for it in sim.toml"
-    assert list(checkup.check_buses(SimBoard())) == [
+    assert list(bus_access.check_buses(SimBoard())) == [
         CheckResult("good", "i2c-1", "simulated adapter on the pin header"),
         CheckResult("note", "SPI", NO_SPI, name_one),
         CheckResult("note", "serial", "no serial port", name_one),
@@ -471,8 +471,8 @@ def test_who_else_answers_says_what_a_silent_part_may_mean(tmp_path, answering, 
 def test_a_bus_that_fails_as_it_is_searched_helps_nobody():
     board = SimBoard(script=Script({}, {}))
     board.wiring.faults.append(SimFault("stuck", "i2c-1"))
-    assert checkup.explain_silence(board, WiredPart("bme280", 1, 0x76), [0x77]) == ""
-    assert checkup.explain_silence(board, WiredPart("bme280", 7, 0x76), [0x77]) == ""
+    assert bus_access.explain_silence(board, WiredPart("bme280", 1, 0x76), [0x77]) == ""
+    assert bus_access.explain_silence(board, WiredPart("bme280", 7, 0x76), [0x77]) == ""
 
 
 def test_a_part_that_is_another_is_not_called_silent(tmp_path):

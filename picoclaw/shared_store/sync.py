@@ -28,9 +28,17 @@ from picoclaw.memory import versions
 from picoclaw.memory.files import explain_failure
 from picoclaw.memory.notes import LASTING_FILE, get_lasting_file
 from picoclaw.records import NamedTuple
-from picoclaw.shared.home import DAY_NOTE, ERASED, GONE, LocalRow, SharedHome, SharedPage, merge_lines
-from picoclaw.shared.skills import ArrivedSkills, list_shared_skills, pack_skill, read_content
-from picoclaw.shared.store import ChunksState, Row, SharedChunk, SharedStore, complete_row, make_id, open_shared_store
+from picoclaw.shared_store.home import DAY_NOTE, ERASED, GONE, LocalRow, SharedHome, SharedPage, merge_lines
+from picoclaw.shared_store.skills import ArrivedSkills, list_shared_skills, pack_skill, read_content
+from picoclaw.shared_store.store import (
+    ChunksState,
+    Row,
+    SharedChunk,
+    SharedStore,
+    complete_row,
+    make_id,
+    open_shared_store,
+)
 from picoclaw.store.people import EVERYONE, SkillGrant, SkillGrants
 from picoclaw.times import format_duration
 

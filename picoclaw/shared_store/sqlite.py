@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison, summarise_cosines
-from picoclaw.shared.store import (
+from picoclaw.shared_store.store import (
     KEPT_VERSIONS,
     TABLES,
     BoardState,

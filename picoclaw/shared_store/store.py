@@ -472,13 +472,13 @@ def open_shared_store(url: str, password: str = "") -> SharedStore:
     scheme, _, rest = url.partition(":")
     if scheme in {"postgresql", "postgres"} and rest.startswith("//"):
         load_postgres()
-        from picoclaw.shared.postgres import PostgresStore
+        from picoclaw.shared_store.postgres import PostgresStore
 
         return PostgresStore(url, password)
     if scheme == "sqlite" and rest.startswith("/"):
         from pathlib import Path
 
-        from picoclaw.shared.sqlite import SqliteStore
+        from picoclaw.shared_store.sqlite import SqliteStore
 
         return SqliteStore(Path("/" + rest.lstrip("/")))
     raise ConfigError(

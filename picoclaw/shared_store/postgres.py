@@ -30,7 +30,7 @@ from picoclaw.errors import ConfigError, StoreError, StoreNewer, StoreUnreachabl
 from picoclaw.memory.index import MemoryRow
 from picoclaw.memory.search import VectorComparison
 from picoclaw.records import NamedTuple
-from picoclaw.shared.store import (
+from picoclaw.shared_store.store import (
     ERASABLE,
     MIGRATIONS,
     PULLED,

@@ -25,8 +25,8 @@ from picoclaw.memory.index import IndexFile
 from picoclaw.memory.notes import lock_notes, read_note_file, resolve_place, write_note_file
 from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
-from picoclaw.shared.skills import list_shared_skills
-from picoclaw.shared.store import Row, SharedChunk, SharedStore, clean_text, make_digest, make_id
+from picoclaw.shared_store.skills import list_shared_skills
+from picoclaw.shared_store.store import Row, SharedChunk, SharedStore, clean_text, make_digest, make_id
 from picoclaw.store.database import Database, StoreConnection
 from picoclaw.store.people import SkillGrants
 from picoclaw.text import pattern

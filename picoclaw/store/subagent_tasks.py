@@ -1,4 +1,4 @@
-"""A task of a sub-agent's as a row of `state.db`."""
+"""Tasks of sub-agents in `state.db`. The owner's open tasks are the pulse (pulse.py)."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
