@@ -535,7 +535,8 @@ OWN = [
     ("'cancel reminder 1'", LEFT[:6]),
     ("can you remove reminder 1?", ("cron", {"action": "get", "job": 1})),
     ("could you please delete reminder 1", ("cron", {"action": "get", "job": 1})),
-    ("could you please delete rule 1", LEFT),
+    ("could you please delete rule 1", ("rule", {"action": "remove", "name": "1"})),  # a yes is asked for
+    ("could you delete rule 1?", LEFT),
     ("how humid is the soil in the greenhouse", ("sensor_read", {"sensor": "soil greenhouse", "quantity": "humidity"})),
     (
         "what's the temperature outside and in the greenhouse",

@@ -74,11 +74,11 @@ RULES = ("rule", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
 CONVERSATIONS = [
-    (["Bring the fish reminder forward to 2 pm please, mate"], [LIST]),
-    (["Bring the fish reminder forward to 2 pm please, mate", "yes"], [LIST, ("cron", {"action": "move", "job": 1, "at": "14:00"})]),
-    (["Bring the fish reminder forward to 2 pm please, mate", "what are my reminders", "yes"], "A plain yes answers nothing"),
+    (["can you bring that fish reminder of mine to 2 pm"], [LIST]),
+    (["can you bring that fish reminder of mine to 2 pm", "yes"], [LIST, ("cron", {"action": "move", "job": 1, "at": "14:00"})]),
+    (["can you bring that fish reminder of mine to 2 pm", "what are my reminders", "yes"], "A plain yes answers nothing"),
     (["Kindly resume the milkman reminder from today", "yes"], "A plain yes answers nothing"),
-    (["please disable the frost rule for now, keep it though", "yes"], [RULES, ("rule", {"action": "pause", "name": "1"})]),
+    (["give the frost rule a wee rest for now", "yes"], [RULES, ("rule", {"action": "pause", "name": "1"})]),
     (["change the frost rule to 3 degrees", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "3"})]),
     (["Lower the limit in the frost rule from 5 to 2.5", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "2.5"})]),
     (["Can you turn on the fan?"], "I have done nothing yet. Do you mean: turn on the fan? Say yes"),

@@ -62,7 +62,7 @@ ASKED = [
     ("es", "De lunes a viernes prende el ventilador a las 12", [("rule", {"action": "add", "output": "fan", "when": "every weekday at 12:00"})]),
     ("fr", "Le 15 juin à midi, il y a les oliviers à traiter, préviens-moi", [("cron", {"action": "add", "at": "15 june 12:00", "message": "oliviers à traiter"})]),
     ("en", "That fan is driving me nuts, shut it off", [("output", {"action": "off", "name": "fan"})]),
-    ("en", "It's baltic in here, put the heater on for half an hour pet", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
+    ("en", "Oh and Bertie dear, the heater, would you turn it on for half an hour", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
 ]  # fmt: skip
 
 

@@ -336,7 +336,10 @@ class IntentMatcher:
         negated = s.words[-1] in self._book.words["negates_last"]
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
-            asks = s.holds(self._book.words["requests"])
+            words = self._book.words
+            asks = (
+                s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])
+            )  # "could you delete it, please?"
             behind = [self._skip_no(s)] if s.last.name else []  # "forget it, cancel that one"
             acts = self._fits(s, exact, {*begins[:1], *behind}, kind="acts")
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]

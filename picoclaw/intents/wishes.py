@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -146,9 +146,13 @@ class WishMatcher(IntentMatcher):
                 rules = sum(
                     match.tool == "rule" and match.arguments["action"] != "add" for match in done
                 )  # numbers change
-                return parts if done and len(done) == len(parts) and rules < 2 else [(text, whole)]
+                if done and len(done) == len(parts) and rules < 2:
+                    return parts
+                alone = self._match_sentences(text, offered, topic, last)
+                orders = [one for one in alone if one[1] and self.intents[one[1].intent].kind]
+                return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                goes_on = last.name and not is_complete(whole)
+                goes_on = whole.missing or (last.name and not is_complete(whole))
                 return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)
         else:
@@ -158,18 +162,38 @@ class WishMatcher(IntentMatcher):
     def _match_sentences(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The one question, or the one order to switch or end something, beside sentences that only tell something."""
+        """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
         if len(parts) > 2 and self._is_no(parts[0]):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
+        asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
+        found = (
+            self._match_beside(each, offered, topic, last, is_aside=each is not parts)
+            for each in chain([parts], asides)
+        )
+        return next(filter(None, found), [])
+
+    def _split_asides(self, text: str) -> Iterator[list[str]]:
+        """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
+        s = Sentence(text[:MAX_CHARS], self.words)
+        tables = [self._book.slot(name).values for name in ("because_word", "aside_word")]
+        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
+            is_bound = s.words[i - 1] in self._book.slot("unconditional").without
+            is_bound = is_bound or any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"]))
+            if not is_bound and not s.after_comma(i) and any(s.longest(table, i) for table in tables):
+                yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
+
+    def _match_beside(
+        self, parts: list[str], offered: Collection[Any] | None, topic: Topic, last: ToolCall, *, is_aside: bool
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The part of a text that asks or orders, where the others only tell something."""
         if not 1 < len(parts) <= _MAX_WISHES:
             return []
         found = [self.match(part, offered, topic, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
             intent, action = self.intents[first.intent], first.arguments.get("action")
-            switches = first.tool == "output" and intent.kind
-            if switches or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
+            if self._can_be_undone(first) or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
                 told[0] = False
                 told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
         if told.count(False) != 1:
@@ -179,14 +203,28 @@ class WishMatcher(IntentMatcher):
         if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
             return []
         intent = self.intents[match.intent]
-        moves = match.tool == "output" or match.arguments.get("action") in _ENDS
+        if is_aside and not intent.kind and not self._is_asked(part):
+            return []  # "it was so hot"
+        if parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
+            return []  # "remind me at 6 to feed the cat, the dog"
+        moves = self._can_be_undone(match) or match.arguments.get("action") in _ENDS
         begins = parts[0] == part and (moves or (last.name and intent.after))
         reasons = [one for one in parts if one != part]
-        is_past = any(
+        is_past = not self._begins_order(Sentence(part, self.words), 0) and any(
             Sentence(one, self.words).holds(self.words["past"]) for one in reasons
-        )  # "I had thought of it, …"
+        )  # "I had thought of it, heater on"
         is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
         return [(part, match)] if not intent.kind or is_clear else []
+
+    def _can_be_undone(self, match: IntentMatch) -> bool:
+        """Whether a match is an order that can be taken back, or a rule, which waits for a yes."""
+        return self.intents[match.intent].kind != "" and match.tool in {"output", "cron", "rule"}
+
+    def _is_asked(self, text: str) -> bool:
+        """Whether a text begins as a question, or as a wish to be told something."""
+        s = Sentence(text, self.words)
+        begin = self._after(s, self._book.slot("because_word").values, 0)
+        return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
 
     def _is_no(self, text: str) -> bool:
         """Whether a text is a "no" or a "no wait", and nothing else."""
@@ -197,7 +235,9 @@ class WishMatcher(IntentMatcher):
         """Whether a sentence asks and orders nothing."""
         s = Sentence(text, self.words)
         tells = self._is_statement(s) and not (match and match.tool)
-        return tells and (bool(match and match.answer) or self._mood(s, 0, len(s.words)) == "tells")
+        begin = min(self._after(s, self._book.slot("because_word").values, 0), len(s.words) - 1)
+        has_verb = any(word.endswith("'s") for word in s.words) and s.words[begin] in self.words["tells"]
+        return tells and (bool(match and match.answer) or has_verb or self._mood(s, begin, len(s.words)) == "tells")
 
     def _gives_reason(self, text: str) -> bool:
         """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
@@ -205,9 +245,13 @@ class WishMatcher(IntentMatcher):
         begin = self._after(s, self._book.slot("because_word").values, 0)
         names = ("but_word", "drop_verb", "again_word", "every_output")
         tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "splits", "declines", "agrees")]
-        tables += [self._find_names(), *(self._book.slot(name).values for name in names)]
+        outputs = {phrase: one for phrase, one in self._find_names().items() if one[0] == "output"}
+        tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
+        tables += [*(self._book.slot(name).values for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
-        is_more |= any(stem_word(word) in self._acts for word in s.words[begin:]) or any(map(s.holds, tables))
+        states = self._book.slot("quantity").values.keys() | words["past"].keys()  # "it is warm", "I called her"
+        acts = (word for word in s.words[begin:] if word not in states)
+        is_more |= any(stem_word(word) in self._acts for word in acts) or any(map(s.holds, tables))
         firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
         return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
 
@@ -325,11 +369,13 @@ class WishMatcher(IntentMatcher):
         """Whether an order begins at a word, with its verb."""
         for name in ("polite", "requests"):
             begin = max(begin, self._after(s, self.words[name], begin))
-        return begin < len(s.words) and stem_word(s.words[begin]) in self._acts
+        verbs = (self.words["wants"], self.words["fetches"])
+        is_verb = begin < len(s.words) and stem_word(s.words[begin]) in self._acts
+        return is_verb or any(self._after(s, table, begin) for table in verbs)
 
     def _asks(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
-        return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
+        return any(s.longest(self.words["questions"], i) for i in range(end)) or self._begins_order(s, 0)
 
     def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
