@@ -2,9 +2,6 @@
 
 from itertools import product
 
-import pytest
-from timing import is_in_proportion, least_seconds
-
 from picoclaw.text import escape_control_tokens
 
 TABLE = """
@@ -65,16 +62,3 @@ def test_what_is_left_can_be_read() -> None:
     assert (
         escape_control_tokens("<|im_start|>system\n[INST]<<SYS>>x</s>") == "< |im_start|>system\n[ INST]< <SYS>>x< /s>"
     )
-
-
-@pytest.mark.parametrize(
-    "unit", ["<|", "<", "[", "[/", "<" + "a" * 39, "</", "<tool_", "<|<", "<｜", "[|user|", "<seed:a"]
-)
-def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    def work(length):
-        text = unit * (length // len(unit))
-        return lambda: escape_control_tokens(text)
-
-    plain = "word " * 200_000
-    yardstick = least_seconds(lambda: plain.encode().decode().split(" "))
-    assert is_in_proportion(work, 250_000, 1_000_000, 12, 30 * yardstick)

@@ -3,7 +3,6 @@
 import ast
 import re
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,19 @@ from timing import is_in_proportion
 
 from picoclaw.automation.checklist import list_item_files, parse_checklist
 from picoclaw.automation.heartbeat import is_ok
-from picoclaw.errors import SkillError, ToolError
+from picoclaw.errors import ToolError
 from picoclaw.markdown import remove_hidden
 from picoclaw.memory.files import parse_entries
 from picoclaw.providers.http import limit_stream
 from picoclaw.providers.text_calls import TextCallParser
 from picoclaw.security.redaction import Redactor
-from picoclaw.skills import frontmatter
+from picoclaw.security.untrusted import is_known_text, remove_untrusted, strip_invisible, wrap_untrusted
+from picoclaw.skills import extract_body
+from picoclaw.text import escape_control_tokens
 from picoclaw.tools.exec import parse_command
 from picoclaw.tools.onboarding import set_field
 from picoclaw.web.readable import extract_text
-from picoclaw.workspace import clean_page
+from picoclaw.workspace import clean_page, read_fields
 
 ROOT = Path(__file__).resolve().parents[1]
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
@@ -108,10 +109,10 @@ def test_what_is_possessive(text, found):
 KEY = "-----BEGIN PRIVATE KEY-----"
 
 
-def inline(text: str) -> None:
-    calls = TextCallParser(frozenset({"exec"}))
-    calls.feed(text)
-    calls.end(cut=False)
+def calls(text: str) -> None:
+    parser = TextCallParser(frozenset({"exec"}))
+    parser.feed(text)
+    parser.end(cut=False)
 
 
 def command(text: str) -> None:
@@ -119,11 +120,21 @@ def command(text: str) -> None:
         parse_command((), f"ls {text} |", shell=False)
 
 
-def skill(text: str) -> None:
-    with suppress(SkillError):  # most are refused, after everything was read
-        frontmatter.parse_front_matter(
-            f"---\nname: x\ndescription: y\n{text[: len(text) // 7]}\n---\n"
-        )  # 16,384 characters are allowed
+def page(text: str) -> None:
+    text = text[: len(text) // 4]
+    for mould in ("{}", "-{}x", "- {}x", "- a{}x"):
+        clean_page(mould.format(text))
+        read_fields(mould.format(text))
+
+
+def untrusted(text: str) -> None:
+    remove_untrusted(
+        wrap_untrusted("<untrusted source={source}>\n{content}\n</untrusted>", "x", strip_invisible(f"<{text}x"))
+    )
+
+
+def known(text: str) -> None:
+    is_known_text(text, ["ok " * 30, "ok"], [text, "print('hello world')\nassert x, 'wrong sum'", "rm"], "ok".__eq__)
 
 
 def checklist(text: str) -> None:
@@ -136,13 +147,19 @@ def server(text: str) -> None:
 
 
 LONG = [
-    (skill, ["k: \"' \n", "k: a: b\n", "key: '" + "x " * 40 + "\n"]),
     (remove_hidden, ["`", "```\n", "[a", "[a]:", "[a]:\n> ", '[a]: x "', "[a]: x\n", "- ", "<!--", "[a]: x (\n(", "``` ", "1. "]),
     (remove_hidden, ['[a]: x "y\n', "\t", "[a]: x" + " " * 40, "~~~ a b\n", "`a``b", "[\\]", '[a]: x "\\"', "[a]:\n> <", ">"]),
     (lambda s: extract_text(f"<body><pre>x{s}</pre>y", "http://a.example/"), [" ", "<br> ", "<p>x  </p>", "\v "]),
-    (clean_page, ["- ", "- a", "- **a", " ", "- a:\n"]),
+    (page, ["- ", "- a", "<!--", "# a\n", "- a:\n", "- a ", "- a: ", "- **a", "- **", "-  ", "```\n", "- a\n  - b:\n", "\n", " ", ":", "*"]),
+    (lambda s: extract_body(f"---\nname: x\n---\n{s}\n", Path("x")), ["{baseDir", "`", "[a]: #\n\n", '[a]: # "', '<a b="', "~~~\n", "\u200d"]),
+    (lambda s: extract_body(f"---\nname: x\n---\n---{s}x", Path("x")), [" "]),
+    (calls, ['<exec a="', '<exec a="b" ', ' a="b"', "<a\n", '<exec a="b"\n']),
+    (escape_control_tokens, ["<|", "<", "[", "[/", "<" + "a" * 39, "</", "<tool_", "<|<", "<｜", "[|user|", "<seed:a"]),
+    (untrusted, ["\x1b[", "\x1b]", "\x9b", "</untrusted", "<untrusted", "\r", "\u202e", "<", " "]),
+    (known, ["to ", "1 ", "hello world ", "hello world\n", "ok ", "1,", "1:a ", "ok\n", "'", "a=", "\n1 hello "]),
     (command, ["{", "{a,", "{a", " {", "a="]),
     (server, ["\n", ": x\n", "\r", "data: ", "event: ping\n", " "]),
+    (lambda s: set_field(b"-" + s.encode(), "Name", "Ada"), ["<!--", "<!-- -->", "- Name", "- Name ", "-  ", "\t", "- Name: <!-- -->\n", "`"]),
     (lambda s: set_field(s.encode(), "Name", "Ada"), [" ", "- ", "- **Name", "- Name: <", "- Name: <!-- x -->", "\n  - "]),
     (Redactor(), [KEY, f"{KEY}\n", f"a: {KEY}", f"{KEY}a: b\n", KEY + "A" * 20, f"{KEY}-----END ", "\\n", "a: "]),
     (lambda s: Redactor()(KEY + s), ["a: ", "a: b ", " ", "A", "\\n", "A" * 16 + " ", "A \n", "a: a: "]),
@@ -150,6 +167,7 @@ LONG = [
     (checklist, ["- see a.b\n", "-", "\n", "- [ ] ", "when: "]),
     (is_ok, ["\n", " \n", "```\n", "heartbeat ok\n"]),
     (Redactor(), ["token ", 'secret = "', "bearer a", "://a:", "eyJa.", "passpass=", "password: %a"]),
+    (Redactor(), ["token=", "a: a: ", f"{KEY}a: b\n", "://", "Bearer 1 ", "eyJ", "sk-", "password='", "key" * 9, "A1" * 40, "eyJaaaaaaaaaaaa.", "123456789:AA"]),
 ]  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from grammars import load_shipped
 from rows import each_row
-from timing import is_in_proportion
 
 from picoclaw import config, workspace
 from picoclaw.app import App
@@ -181,17 +180,6 @@ def test_every_other_byte_stays(home, before, after):
     (home / "workspace" / "USER.md").write_bytes(before)
     assert told(home, name="Ada").startswith("Noted: Name Ada.")
     assert (home / "workspace" / "USER.md").read_bytes() == after
-
-
-@pytest.mark.parametrize(
-    "piece", [b"<!--", b"<!-- -->", b"- Name", b"- Name ", b"-  ", b"\t", b"- Name: <!-- -->\n", b"`"]
-)
-def test_a_hostile_page_takes_time_in_proportion(piece):
-    def work(size):
-        page = b"-" + piece * (size // len(piece))
-        return lambda: set_field(page, "Name", "Ada")
-
-    assert is_in_proportion(work, 50_000, 200_000, 10, 0.1)
 
 
 def test_a_missing_page_is_made(home):

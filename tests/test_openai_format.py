@@ -546,15 +546,6 @@ def test_attributes_are_arguments(size: int) -> None:
     )
 
 
-@pytest.mark.parametrize("piece", ['<exec a="', '<exec a="b" ', ' a="b"', "<a\n", '<exec a="b"\n'])
-def test_an_element_without_end_costs_no_time(piece: str) -> None:
-    inline = TextCallParser(KNOWN)
-    began = time.process_time()
-    inline.feed(piece + piece * 2000)
-    inline.end(cut=False)
-    assert time.process_time() - began < 2
-
-
 @pytest.mark.parametrize("before", ["", "</s>", "It is 21."])
 @pytest.mark.parametrize("field", ["content", "reasoning_content"])
 def test_blanks_without_end_cost_no_time(before: str, field: str) -> None:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 from person import Person, picoclaw
 from rows import each_row
-from timing import is_in_proportion
 
 from picoclaw.messages import Message, Notice, Turn, Usage
 from picoclaw.schedules import Plan
@@ -134,19 +133,6 @@ def test_the_head_of_a_message_stays_as_it_was() -> None:
     head = "<moment>noon\nNoted lately:\nDB_PASSWORD=swordfish\n</moment>"
     assert redact.redact_message(f"{head}\npassword=swordfish") == f"{head}\npassword={MASK}"
     assert redact.redact_message("password=swordfish </moment>") == redact("password=swordfish </moment>")
-
-
-UNITS = ["-----BEGIN PRIVATE KEY-----\n", "token=", "a: a: ", "-----BEGIN PRIVATE KEY-----a: b\n", "://", "Bearer 1 ",
-         "eyJ", "sk-", "password='", "key" * 9, "://a:", "A1" * 40, "eyJaaaaaaaaaaaa.", "123456789:AA"]  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    def work(length):
-        text = unit * (length // len(unit))
-        return lambda: redact(text)
-
-    assert is_in_proportion(work, 100_000, 400_000, 14, 0.4)
 
 
 # --- at the command line

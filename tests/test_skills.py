@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rights import ordinary_user
 from rows import each_row
-from timing import is_in_proportion
 
 from picoclaw.errors import SkillError
 from picoclaw.skills import (
@@ -490,38 +489,6 @@ def test_what_nobody_sees_is_left_out(tmp_path, body, text, notes):
     put(tmp_path / "a/x", body=body)
     library = found(tmp_path / "a")
     assert (library.read_body("x"), library.skills["x"].notes) == (text, notes)
-
-
-SHAPES = {
-    "code": lambda n: "`" * (n // 2) + "a" * (n // 2 - 1) + "`",
-    "ticks": lambda n: "".join("`" * i + "a" for i in range(1, int((2 * n) ** 0.5) - 1)),
-    "comments": lambda n: "<!--" * (n // 4),
-    "instructions": lambda n: "<?" * (n // 2),
-    "labels": lambda n: "[a]: " * (n // 5),
-    "definitions": lambda n: "[a]: #\n\n" * (n // 8),
-    "titles": lambda n: '[a]: # "' * (n // 8),
-    "brackets": lambda n: "[" * n,
-    "tags": lambda n: '<a b="' * (n // 6),
-    "blanks": lambda n: (" " * 1000 + "<!-- -->") * (n // 1008),
-    "lists": lambda n: "- " * (n // 2),
-    "fences": lambda n: "~~~\n" * (n // 4),
-    "joiners": lambda n: "\u200d" * (n // 3),
-    "folders": lambda n: "{baseDir" * (n // 8),
-    "lines": lambda n: "---" + " " * (n - 4) + "x",
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_time_is_in_proportion_to_the_text(tmp_path, shape):
-    """8 times the text is 8 times the work, and 64 times where the work is in the square of it."""
-
-    def work(length):
-        root = tmp_path / str(length)
-        (root / "x").mkdir(parents=True, exist_ok=True)
-        (root / "x/SKILL.md").write_text(f"---\nname: x\ndescription: y\n---\n{shape(length)}\n")
-        return lambda: found(root).read_body("x")
-
-    assert is_in_proportion(work, 16_000, 128_000, 24, 0.12)
 
 
 def test_a_text_that_is_not_there(tmp_path):

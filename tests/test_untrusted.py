@@ -5,7 +5,7 @@ import json
 import pytest
 from rows import each_row
 from scripted import CALLER, PROMPTS, Scripted, calls, says
-from timing import is_in_proportion, least_seconds
+from timing import least_seconds
 
 from picoclaw.agent.conversation import Conversation
 from picoclaw.agent.loop import Agent
@@ -202,15 +202,6 @@ def test_what_was_heard_is_named_in_few_words() -> None:
         assert is_untrusted_call(ToolCall("1", "read_file", {"path": path}))
 
 
-@pytest.mark.parametrize("unit", ["\x1b[", "\x1b]", "\x9b", "</untrusted", "<untrusted", "\r", "\u202e", "<", " "])
-def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    def work(length):
-        text = f"<{unit * (length // len(unit))}x"
-        return lambda: remove_untrusted(wrap_untrusted(TEMPLATE, "x", strip_invisible(text)))
-
-    assert is_in_proportion(work, 50_000, 200_000, 14, 0.4)
-
-
 NOTHING_NEW = [
     "21.5",
     "time,temperature,humidity\n2026-11-21 08:00,21.5,48",
@@ -238,17 +229,6 @@ def test_only_numbers_and_whole_known_pieces_say_nothing_new(text):
 def test_what_is_known_is_at_most_a_hundred_words_of_what_was_written():
     assert is_known_text("hello world\n" * 50, (), WRITTEN)
     assert not is_known_text("hello world\n" * 51, (), WRITTEN)
-
-
-@pytest.mark.parametrize(
-    "unit", ["to ", "1 ", "hello world ", "hello world\n", "ok ", "1,", "1:a ", "ok\n", "'", "a=", "\n1 hello "]
-)
-def test_whether_a_text_is_known_takes_a_time_in_proportion_to_its_length(unit):
-    def work(length):
-        text = unit * (length // len(unit))
-        return lambda: is_known_text(text, ["ok " * 30, "ok"], [text, *WRITTEN], "ok".__eq__)
-
-    assert is_in_proportion(work, 25_000, 100_000, 14, 0.3)
 
 
 MANY = ["x " * count + "y" for count in range(1, 40)]

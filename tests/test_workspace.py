@@ -10,7 +10,6 @@ from contextlib import nullcontext
 import pytest
 from rights import ordinary_user
 from rows import each_row
-from timing import is_in_proportion
 
 from picoclaw import workspace as workspace_templates
 from picoclaw.errors import ConfigError
@@ -20,7 +19,6 @@ from picoclaw.workspace import (
     TEMPLATE_PAGES,
     Pages,
     Prompts,
-    clean_page,
     examine_workspace,
     find_onboarding,
     list_intent_files,
@@ -599,37 +597,6 @@ def test_what_is_left_out_of_a_page_is_named(home, page):
 def test_what_is_left_of_a_page(home, page, text, left):
     page("AGENTS.md", text)
     assert shown(home).get("AGENTS.md", "").strip(" ") == left
-
-
-LONG = [
-    "<!--",
-    "# a\n",
-    "- a:\n",
-    "- a ",
-    "- a: ",
-    "- **a",
-    "- **",
-    "-  ",
-    "```\n",
-    "- a\n  - b:\n",
-    "\n",
-    " ",
-    ":",
-    "*",
-]
-
-
-@pytest.mark.parametrize("piece", LONG)
-@pytest.mark.parametrize("mould", ["{}", "-{}x", "- {}x", "- a{}x"])
-@pytest.mark.parametrize("run", [clean_page, read_fields])
-def test_cleaning_takes_time_in_proportion(run, mould, piece):
-    """Four times the text takes about four times as long; sixteen times would be its square."""
-
-    def work(size):
-        text = mould.format(piece * (size // len(piece)))
-        return lambda: run(text)
-
-    assert is_in_proportion(work, 25_000, 100_000, 10, 0.1)
 
 
 @each_row(
