@@ -33,6 +33,8 @@ FURNISHED = {
     "m": make_lamp_home,
     "n": make_pump_home,
     "o": make_pump_home,
+    "p": make_pump_home,
+    "set_p": make_pump_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
