@@ -42,7 +42,7 @@ from picoclaw.agent.verbs import (
     widen_verbs,
 )
 from picoclaw.agent.verdicts import find_rows, is_about_lines, list_content, mentions, tell_result
-from picoclaw.claims import find_promise, find_unfounded_claims, find_unfounded_numbers
+from picoclaw.claims import find_promise, find_unfounded_claims, find_unfounded_numbers, list_number_words
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls, split_turns
 from picoclaw.intents.provider import read_clock
@@ -320,6 +320,8 @@ class SmallProvider:
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
         is_denied, offered = says("no_act", wish), self._offered(request)
+        if says("story", wish):
+            return ()
         wish = PATTERNS["quoted"].sub("", wish) if is_denied else wish
         if not is_denied and "output" in offered and self._switch(wish):
             return ("switch",)
@@ -383,6 +385,13 @@ class SmallProvider:
             wish = PATTERNS["read_back"].sub(f"read {self._path}", wish)
             wish = f"{wish.rstrip(' .!')} it" if says("put_on", wish) else wish
             wish = PATTERNS["to_it"].sub(rf"\g<how> {self._path}", wish)
+        measured = next(
+            (name for name in ("temperature", "humidity", "pressure", "light") if says(name, self._wish)), ""
+        )
+        if measured and says("what_now", wish):
+            return f"what is the {measured} now"
+        if measured and says("chart_of_it", wish) and (when := says("when", self._wish)):
+            return f"show me a chart of the {measured} {when[0]}"
         if says("left", wish):
             wish = self._left or (f"read {self._path}" if self._path else wish)
         if self._written:
@@ -468,7 +477,7 @@ class SmallProvider:
         rest = f"{wish[: found.start()]} {wish[found.end() :]}" if found else ""
         named = [name for name in ("temperature", "humidity", "pressure", "light") if found and says(name, found[0])]
         outputs, lasts = self._matcher.list_names(rest, "output"), says("lasts", rest)
-        if not found or len(named) > 1 or len(outputs) > 1:
+        if not found or len(named) > 1 or len(outputs) > 1 or (outputs and says("tells", rest)):
             return {}
         if (
             find_unfounded_numbers(rest, [lasts[0] if lasts else ""])
@@ -476,17 +485,20 @@ class SmallProvider:
             or is_question(wish)
         ):
             return {}
+        for part in PATTERNS["clause"].split(rest):
+            is_part = says("tells", part) or self._matcher.list_names(part, "output") or read_form(part) == "remark"
+            if _WORD.search(PATTERNS["quoted"].sub("", part)) and not is_part and not says("lasts", part):
+                return {}  # something else is wanted, too
         way = "off" if says("off", rest) else "on"
         does = f"turn {way} the {outputs[0]}{f' for {lasts[0]}' if lasts else ''}" if outputs else "tell me"
-        limit = f"{'below' if says('below', found['how']) else 'above'} {found['limit']}"
+        number = (
+            found["limit"] if any(map(str.isdigit, found["limit"])) else f"{sum(list_number_words(found['limit'])):g}"
+        )
+        limit = f"{'below' if says('below', found['how']) else 'above'} {number}"
         match = self._matcher.match(f"when the {(named or ['temperature'])[0]} is {limit}, {does}", {"rule"})
         if not match or match.tool != "rule" or match.missing:
             return {}
         quoted = PATTERNS["quoted"].search(rest)
-        if len(list_query_terms(PATTERNS["tells"].sub("", PATTERNS["quoted"].sub("", rest)))) > _MAX_BACK * bool(
-            outputs
-        ):
-            return {}  # something else is wanted, too
         return {**match.arguments, "notify": quoted[0][1:-1]} if quoted and not outputs else dict(match.arguments)
 
     def _look_up(self, wish: str, request: Request) -> ToolCall | None:
@@ -648,7 +660,9 @@ class SmallProvider:
                 call.arguments["text"] = PATTERNS["filler"].sub("", about).strip() or about
             if not self._is_sure(wish, match):
                 self._unsure = call
-            elif match.intent in _SMALL_TALK and not _tells_later(wish):
+            elif (
+                match.intent in _SMALL_TALK or (match.intent == "not_done" and says("no_act", wish))
+            ) and not _tells_later(wish):
                 asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
                 return self._matcher.word_answer(match, asked)
             elif match.tool in offered:
@@ -774,6 +788,8 @@ class SmallProvider:
         match = self._matcher.match(text, self._offered(request))
         is_about_note = bool(says("asks_thing", text)) and any(map(self._is_noted, _NAMED_THING.findall(text)))
         is_known = bool(match and match.score >= MIN_SCORE and (match.tool or match.answer))
+        if says("what_now", text) or self._plan_rule(text):
+            return True
         return is_known or is_about_note or bool(count_cues(text) or self._admit(text, request))
 
     # A model's verb.

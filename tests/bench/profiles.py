@@ -34,7 +34,6 @@ FURNISHED = {
     "n": make_pump_home,
     "o": make_pump_home,
     "p": make_pump_home,
-    "set_p": make_pump_home,
 }
 """Sets that ask about more than the shipped requests do."""
 NAMES = {"none": "talk"}
