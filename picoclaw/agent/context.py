@@ -1,4 +1,4 @@
-"""What a model is told at the beginning of a turn: gathers the facts, and leaves the wording to the templates."""
+"""What a model is told at the beginning of a turn: gathers the facts, and leaves the wording to prompts.py and the templates."""
 
 from __future__ import annotations
 

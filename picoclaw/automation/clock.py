@@ -1,6 +1,6 @@
 """The clock since the boot, whether the date can be trusted, and how the schedulers of several processes wake each other.
 
-Sources: clock_gettime(2), timerfd_create(2), proc_sys_kernel(5) on boot_id; fifo(7).
+What becomes of a job while the date cannot be trusted is in jobs.py. Sources: clock_gettime(2), timerfd_create(2), proc_sys_kernel(5) on boot_id; fifo(7).
 """
 
 import contextlib

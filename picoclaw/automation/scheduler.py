@@ -1,6 +1,6 @@
 """The one thread for everything that needs no model: it sleeps until the next thing is due, and never polls.
 
-It calls what it is given at its times: `Scheduler.step` for jobs, the sampler (sampler.py), the rules (rule_engine.py).
+It calls what it is given at its times: `Scheduler.step` for jobs (what each does, and its words: jobs.py), the sampler (sampler.py), the rules (rule_engine.py).
 """
 
 import os

@@ -1,7 +1,7 @@
 """Masks secrets in what is shown, sent and stored: the configured ones, and what looks like one. Pure.
 
 A secret is recognised by a vendor's prefix, by its place in a header or URL, or by a name such as `api_key=`; hashes,
-UUIDs and register dumps are not masked. A text without a hint of a format is not searched for it.
+UUIDs and register dumps are not masked. The daemon's log is masked in daemon/status.py, audit.log in audit.py. A text without a hint of a format is not searched for it.
 """
 
 import re
