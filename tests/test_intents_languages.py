@@ -596,7 +596,8 @@ def orders(language):
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
     values |= {"request": f"{noun} {place}", "called_rule": "frost", "part_only": when, "former_value": value}
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
-    values |= dict.fromkeys(("told_fact", "noted_fact"), text) | {"bare_level": "40"}
+    values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
+    values |= {"rule_noun": "regla"}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     values |= {"old": item, "new": text}

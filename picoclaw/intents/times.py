@@ -149,12 +149,12 @@ class TimeReader:
 
     @cached_property
     def _date(self) -> str:
-        """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th"."""
+        """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th", "día 25"."""
         months = f"(?:{self._any_of['months']})"
         return (
-            rf"(?:(?:the|le|den) )?(?:\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))?|(?:{self._any_of['whole']}) of) {months}"
+            rf"(?:(?:the|le|den|dia) )?(?:\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))?|(?:{self._any_of['whole']}) (?:of|de)) {months}"
             rf"|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
-            rf"|(?:the )?\d\d?(?:st|nd|rd|th)"
+            rf"|(?:the )?\d\d?(?:st|nd|rd|th)|dia \d\d?(?! (?:{self._any_of['units']})(?: |$))"
         )
 
     def _skip(self, table: str, tail: str, start: int = 0) -> int:
@@ -280,6 +280,14 @@ class TimeReader:
             pieces += [self._interval(tail, "")[1]]
         return _parse_count(tail, max(pieces, default=0))
 
+    def count_days(self, near: Sequence[str]) -> int:
+        """How many words name days that come again: "from monday to friday"; 0 for none."""
+        tail = " ".join(near)
+        days, half, end = (
+            self._days(tail, 0) if self._may_begin(near) or near[0] in self._words["span_begins"] else ((), "", 0)
+        )
+        return _parse_count(tail, end) if days and not half else 0
+
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
         if not self._may_begin(near):
@@ -347,9 +355,9 @@ class TimeReader:
         any_of = self._any_of
         year = r"(?:(?: (?:of|de|del))? (?P<{}>(?:19|20)\d\d))?"
         return pattern(
-            rf"(?:(?:{any_of['on']}|the|le|den|el) )*(?:(?P<day>\d\d?|{any_of['whole']})(?:{_ORDINAL})?(?: (?:of|de|del))? "
+            rf"(?:(?:{any_of['on']}|the|le|den|el) )*(?:(?:dia )?(?P<day>\d\d?|{any_of['whole']})(?:{_ORDINAL})?(?: (?:of|de|del))? "
             rf"(?P<month>{any_of['months']}){year.format('year')}|(?P<later>{any_of['months']}) (?:the )?(?P<number>\d\d?)"
-            rf"(?:{_ORDINAL})?{year.format('last')}|(?P<alone>\d\d?)(?:{_ORDINAL})|(?P<figures>\d\d?\.\d\d?(?:\.\d{{4}})?))"
+            rf"(?:{_ORDINAL})?{year.format('last')}|(?P<alone>\d\d?)(?:{_ORDINAL})|dia (?P<named>\d\d?)(?! (?:{any_of['units']})(?: |$))|(?P<figures>\d\d?\.\d\d?(?:\.\d{{4}})?))"
             rf"{_END}|(?P<iso>\d{{4}}-\d\d-\d\d)"
         )
 
@@ -358,7 +366,10 @@ class TimeReader:
         found = self._year_day.match(" ".join(near))
         if not found:
             return "", 0
-        day, month = found["day"] or found["number"] or found["alone"], found["month"] or found["later"]
+        day, month = (
+            found["day"] or found["number"] or found["alone"] or found["named"],
+            found["month"] or found["later"],
+        )
         year = found["year"] or found["last"] or ""
         if found["iso"]:
             year, number, day = found["iso"].split("-")
@@ -395,8 +406,7 @@ class TimeReader:
         number = int(told.partition(" ")[0])
         if not 1 <= number <= 31 or (found["alone"] and "er" in found[0]):  # "zwei 2er"
             return "", start
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 * (number // 10 != 1), "th")
-        return told if found["alone"] is None else f"{number}{ending}", found.end()
+        return told if found["alone"] is None and found["named"] is None else _name_day_of_month(number), found.end()
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         every = self._skip("every", tail)
@@ -580,7 +590,15 @@ class TimeReader:
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
+        elif day.startswith("dia "):
+            day = _name_day_of_month(int(day[4:]))
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+
+
+def _name_day_of_month(number: int) -> str:
+    """The day as a job or a time that is past is told it: "12th"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 * (number // 10 != 1), "th")
+    return f"{number}{ending}"
 
 
 def count_seconds_between(first: str, last: str) -> int:
