@@ -62,7 +62,7 @@ class WishMatcher(IntentMatcher):
         words = range(len(s.words))
         begin, end = next(((i, i + count) for i in words if (count := self.times.count_days(s.words[i:]))), (0, 0))
         hour = next((i for i in words if not begin <= i < end and self.times.names_a_time(s.words[i:])), begin)
-        if begin == hour or end == hour or end >= len(s.words) or len(s.words) > MAX_CLASSIFIED:
+        if hour in (begin, end) or end >= len(s.words) or len(s.words) > MAX_CLASSIFIED:
             return found
         days, mark = s.text(begin, end), "?" * s.asks
         pieces = (
@@ -73,7 +73,7 @@ class WishMatcher(IntentMatcher):
         first, middle, last = (s.text(*piece).strip(" ,;") if piece[0] < piece[1] else "" for piece in pieces)
         joined = f"{first} {middle} {days} {last}" if begin < hour else f"{first} {days} {middle} {last}"
         again = self.match(f"{' '.join(joined.split())}{mark}", offered)
-        repeats = again and ("cron_expr" in again.arguments or str(again.arguments.get("when")).startswith("every "))
+        repeats = again and again.tool == "rule" and str(again.arguments.get("when")).startswith("every ")
         return again if again and repeats and is_complete(again) and again.route in WHOLE_ROUTES else found
 
     def match_all(
