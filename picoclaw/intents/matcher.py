@@ -804,7 +804,11 @@ class IntentMatcher:
             if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
                 begin = end_of
                 break
-        return any(s.longest(self.words["negations"], i) for i in range(begin, end))
+        polite = self.words["polite"]  # "if it is no trouble" is none
+        hits = [(i, hit[1]) for i in range(begin, end) if (hit := s.longest(polite, i)) and hit[1] - i > 2]
+        return any(
+            s.longest(self.words["negations"], i) for i in range(begin, end) if not any(n < i < to for n, to in hits)
+        )
 
     def _skip_no(self, s: Sentence) -> int:
         """Where a sentence begins behind its "no,"."""

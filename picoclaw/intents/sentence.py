@@ -476,6 +476,8 @@ class SlotReader:
     def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
+        if s.longest(self._words["every"], i) and any(self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part)):
+            return  # "un día sí y otro no" is not "un día"
         if end := self._is_one_of_several(slot, s, i):
             times, count = self.times.several(s.words[i : i + _MAX_TIME_WORDS], "")
             parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
