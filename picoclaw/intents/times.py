@@ -280,14 +280,6 @@ class TimeReader:
             pieces += [self._interval(tail, "")[1]]
         return _parse_count(tail, max(pieces, default=0))
 
-    def count_days(self, near: Sequence[str]) -> int:
-        """How many words name days that come again: "from monday to friday"; 0 for none."""
-        tail = " ".join(near)
-        days, half, end = (
-            self._days(tail, 0) if self._may_begin(near) or near[0] in self._words["span_begins"] else ((), "", 0)
-        )
-        return _parse_count(tail, end) if days and not half else 0
-
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
         if not self._may_begin(near):

@@ -54,28 +54,6 @@ class WishMatcher(IntentMatcher):
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
-    def join_days(self, found: IntentMatch | None, text: str, offered: Collection[Any] | None) -> IntentMatch | None:
-        """The same; what was not understood as a whole, with its days beside its hour: "on sundays run the pump at nine"."""
-        if is_complete(found) and found and found.route in WHOLE_ROUTES:
-            return found
-        s = self._read(text)
-        words = range(len(s.words))
-        begin, end = next(((i, i + count) for i in words if (count := self.times.count_days(s.words[i:]))), (0, 0))
-        hour = next((i for i in words if not begin <= i < end and self.times.names_a_time(s.words[i:])), begin)
-        if hour in (begin, end) or end >= len(s.words) or len(s.words) > MAX_CLASSIFIED:
-            return found
-        days, mark = s.text(begin, end), "?" * s.asks
-        pieces = (
-            [(0, begin), (end, hour), (hour, len(s.words))]
-            if begin < hour
-            else [(0, hour), (hour, begin), (end, len(s.words))]
-        )
-        first, middle, last = (s.text(*piece).strip(" ,;") if piece[0] < piece[1] else "" for piece in pieces)
-        joined = f"{first} {middle} {days} {last}" if begin < hour else f"{first} {days} {middle} {last}"
-        again = self.match(f"{' '.join(joined.split())}{mark}", offered)
-        repeats = again and again.tool == "rule" and str(again.arguments.get("when")).startswith("every ")
-        return again if again and repeats and is_complete(again) and again.route in WHOLE_ROUTES else found
-
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
     ) -> list[tuple[str, IntentMatch | None]]:
@@ -83,8 +61,7 @@ class WishMatcher(IntentMatcher):
         text = self._name_both(text)
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
-            found = self.join_days(self.complete_hour(parts[0][1], text, offered), text, offered)
-            parts = [(parts[0][0], found)]
+            parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
