@@ -48,7 +48,10 @@ def test_a_question_gets_a_simulated_temperature(tmp_path):
 
 
 def test_a_note_that_is_found_and_forgotten_after_a_yes_is_not_shown_as_a_search(tmp_path):
-    for text in ("mets du savon sur la liste de courses", "Le savon, tu peux le retirer de la liste de courses"):
+    for text in (
+        "mets du savon sur la liste de courses",
+        "Le savon, il y en a déjà, retire-moi ça de la liste de courses",
+    ):
         asked = chat(tmp_path, text, "--session", "s").stdout
     assert asked.startswith("Je n'ai encore rien fait. Voulez-vous dire")
     told = chat(tmp_path, "oui", "--session", "s").stdout

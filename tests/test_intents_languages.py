@@ -242,6 +242,92 @@ SAID = {
         ("montre-moi un graphique de la température d'aujourd'hui", [CHART]),
         ("note que le filtre est neuf", [("memory_store", {"text": "le filtre est neuf"})]),
         ("ajoute du lait à la liste de courses", [("memory_store", {"text": "shopping list: lait"})]),
+        ("il fait frisquet, faudrait allumer la lumière", on("light")),
+        ("mets le ventilateur en route, on étouffe là-dedans", on("fan")),
+        ("mets le ventilateur en marche et arrête la pompe, s'il vous plaît", on("fan") + off("pump")),
+        ("ce serait bien que la pompe tourne pendant 20 secondes", on("pump", seconds=20)),
+        ("je veux que la lumière s'éteigne", off("light")),
+        ("plus besoin du ventilateur, arrête-le", off("fan")),
+        ("éteins la lumière ainsi que le ventilateur", off("light") + off("fan")),
+        ("mets la lumière à soixante pour cent", [("output", {"action": "set", "name": "light", "level": "60"})]),
+        ("passe la lumière de 80 à 60", [("output", {"action": "set", "name": "light", "level": "60"})]),
+        ("mets de l'eau aux salades pendant une minute", on("pump", seconds=60)),
+        ("arrosage rapide de 20 secondes", on("pump", seconds=20)),
+        (
+            "ventilateur à arrêter dans trois heures",
+            [
+                (
+                    "cron",
+                    {
+                        "action": "add",
+                        "kind": "tool",
+                        "at_seconds": 10800,
+                        "message": 'output {"action": "set", "name": "fan", "level": "off"}',
+                    },
+                )
+            ],
+        ),
+        (
+            "après-demain 6:15, pompe 90 s",
+            [
+                (
+                    "cron",
+                    {
+                        "action": "add",
+                        "kind": "tool",
+                        "at": "day after tomorrow 06:15",
+                        "message": 'output {"action": "set", "name": "pump", "level": "on", "seconds": 90}',
+                    },
+                )
+            ],
+        ),
+        ("mets le réveil pour six heures", remind("Réveil !", at="06:00")),
+        ("réveil à cinq heures", remind("Réveil !", at="05:00")),
+        ("préviens-moi dans 8 minutes", remind("Le temps est écoulé.", at_seconds=480)),
+        ("je dois appeler maman à 18h, rappelle-le-moi", remind("appeler maman", at="18:00")),
+        ("un rappel chaque matin à 7 h pour mes vitamines", remind("mes vitamines", cron_expr="0 7 * * *")),
+        ("le premier mai à 8h, rappelle-moi de cueillir le muguet", remind("cueillir le muguet", at="1 may 08:00")),
+        ("Tu peux enlever le rappel pour arroser, c'est déjà fait", [("cron", {"action": "remove", "job": 7})]),
+        ("efface celui qui me dit de sortir le chien", [("cron", {"action": "remove", "job": 8})]),
+        (
+            "la cuve fait 500 litres, pas 300, corrige ta note",
+            [("memory_store", {"text": "la cuve fait 500 litres, pas 300"})],
+        ),
+        ("prends note : deux kilos de gombos ce matin", [("memory_store", {"text": "deux kilos de gombos ce matin"})]),
+        (
+            "température moyenne des cinq derniers jours dans la serre",
+            [("sensor_history", {"quantity": "temperature", "when": "last 5 days", "sensor": "greenhouse"})],
+        ),
+        (
+            "température moyenne de la serre sur les 4 dernières heures",
+            [("sensor_history", {"quantity": "temperature", "when": "last 4 hours", "sensor": "greenhouse"})],
+        ),
+        (
+            "température moyenne dans la serre depuis le premier avril",
+            [("sensor_history", {"quantity": "temperature", "when": "since 1 april", "sensor": "greenhouse"})],
+        ),
+        ("supprime le rappel pour arroser, je plaisante", "J'ai laissé les rappels"),
+        ("le ventilateur s'arrête", "Je n'ai rien fait"),
+        ("on m'a dit que la pompe doit tourner", "Je n'ai"),
+        ("je voudrais savoir si la pompe tourne", [("output", {"action": "list"})]),
+        ("ventile la serre pendant 10 minutes", on("fan", seconds=600)),
+        ("rappelle-moi un jour sur deux à 18 h d'arroser", remind("arroser", every_seconds=172800, at="18:00")),
+        ("rappel hebdo vendredi 17h nettoyer le filtre", remind("nettoyer le filtre", cron_expr="0 17 * * 5")),
+        (
+            "éteins la lumière quand il sera 21h",
+            [
+                (
+                    "cron",
+                    {
+                        "action": "add",
+                        "kind": "tool",
+                        "at": "21:00",
+                        "message": 'output {"action": "off", "name": "light"}',
+                    },
+                )
+            ],
+        ),
+        ("on n'a plus de café, ajoute-le à la liste de courses", [("memory_store", {"text": "shopping list: café"})]),
         ("merci", "De rien."),
         ("écris un poème sur la lune", refusals("fr")),
     ],
@@ -600,7 +686,8 @@ def orders(language):
     values |= {"rule_noun": "regla"}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
-    values |= {"old": item, "new": text}
+    values |= {"old": item, "new": text, "old_value": "80", "tick": "coche", "reason": "est fini"}
+    values |= {"called_alarm": text.split()[-1], "timer_in": span}
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):

@@ -466,7 +466,7 @@ class IntentMatcher:
         `talk` is the share of what is no order.
         """
         if topic in self.topics.proposed:
-            is_condition = s.holds(self._book.slot("if_word").values) and not topic.startswith("rule_")
+            is_condition = self._says_if(s) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
             ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (topic[:6] != "output")]
             is_order = is_wish and not self._is_negated(s, len(s.words), ends)
@@ -845,8 +845,13 @@ class IntentMatcher:
 
     def _is_statement(self, s: Sentence) -> bool:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
-        tables = (self.words["negations"], self.words["reported"], self._book.slot("if_word").values)
-        return bool(s.words) and not s.asks and not any(map(s.holds, tables)) and not is_quoted(s, len(s.words) - 1)
+        is_told = s.holds(self.words["negations"]) or s.holds(self.words["reported"]) or self._says_if(s)
+        return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
+
+    def _says_if(self, s: Sentence) -> bool:
+        """Whether an "if" stands in a sentence: "s'il vous plaît" is none."""
+        ifs, polite = self._book.slot("if_word").values, self.words["polite"]
+        return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(len(s.words)))
 
     def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
         """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""

@@ -492,12 +492,10 @@ class SlotReader:
             near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
         readings = [*self.times.once(near, slot.part)]
         units = self._words["oclock"].keys() & self._words["units"].keys()
-        if (
-            slot.part == "same"
-            and not units.isdisjoint(near)
-            and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
-        ):
-            at = next(iter(self._words["at"])).split()  # "plutôt six heures" is no length where it was seven o'clock
+        was_clock = slot.part == "same" and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
+        if (was_clock or slot.part == "morning") and not units.isdisjoint(near):
+            # "plutôt six heures" is no length where it was seven o'clock, nor is "mets le réveil pour six heures"
+            at = next(iter(self._words["at"])).split()
             clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:

@@ -401,6 +401,10 @@ class TimeReader:
         return told if found["alone"] is None and found["named"] is None else _name_day_of_month(number), found.end()
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
+        named = self._repeats.match(tail)
+        length = self._words["repeats"][named["days"]] if named else ""
+        if named and length.isdecimal():  # "un jour sur deux"
+            return self._spaced(float(length), tail, named.end(), part)
         every = self._skip("every", tail)
         rest = tail[every:] if every else ""
         if span := self._span.match(rest):
@@ -416,11 +420,12 @@ class TimeReader:
                 hours = range(0, 24, int(seconds // 3600))
                 return RepeatTime(("day",), tuple(f"{hour:02}:00" for hour in hours), until=last), stop
             return RepeatTime(seconds=seconds), end
+        return self._spaced(seconds, tail, end, part) if seconds > _DAY_S else (None, 0)
+
+    def _spaced(self, seconds: float, tail: str, end: int, part: str) -> tuple[RepeatTime | None, int]:
+        """Days apart, each at one time of day."""
         times, more = self._clocks(tail[end:], part)
-        daily = seconds == _DAY_S
-        if daily or len(times) > 1:
-            return None, 0
-        return RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more
+        return (RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more) if len(times) < 2 else (None, 0)
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         """Days, and times of day or the time from one to another, in either order."""
@@ -481,6 +486,8 @@ class TimeReader:
             return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
         if found := self._repeats.match(tail, start):
             day, _, half = words["repeats"][found["days"]].partition(" ")
+            if day.isdecimal():
+                return (), "", 0
         elif plain and first:
             found, day, half = first, self._name_weekday(first), ""
         else:

@@ -381,7 +381,7 @@ class WishMatcher(IntentMatcher):
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
         switches = any(match and match.tool == "output" and self.intents[match.intent].kind for match in matches)
         has_limit = not s.asks and any(match and "_beyond" in match.said for match in matches)
-        return switches and (has_limit or s.holds(self._book.slot("if_word").values))
+        return switches and (has_limit or self._says_if(s))
 
     def _continue(
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
