@@ -328,6 +328,29 @@ SAID = {
             ],
         ),
         ("on n'a plus de café, ajoute-le à la liste de courses", [("memory_store", {"text": "shopping list: café"})]),
+        (
+            "préviens-moi en dessous de 5 degrés dehors",
+            [
+                (
+                    "rule",
+                    {"action": "add", "when": "outside.temperature below 5", "notify": "outside: température sous 5"},
+                )
+            ],
+        ),
+        (
+            "si la serre dépasse 30 degrés, ventile 10 minutes",
+            [
+                (
+                    "rule",
+                    {
+                        "action": "add",
+                        "output": "fan",
+                        "when": "greenhouse.temperature above 30",
+                        "options": {"lasts": "10 minutes"},
+                    },
+                )
+            ],
+        ),
         ("merci", "De rien."),
         ("écris un poème sur la lune", refusals("fr")),
     ],
