@@ -157,6 +157,78 @@ SAID = {
         ),
         ("erinnere mich am 24. Dezember um 9 ans Gießen", remind("Gießen", at="24 december 09:00")),
         ("lass den Ventilator eine Viertelstunde laufen", on("fan", seconds=900)),
+        ("im Gewächshaus das Licht anmachen, danke", on("light")),
+        ("Servus, mach bitte mal die Pumpe an", on("pump")),
+        ("Tua d'Pumpn ein", on("pump")),
+        ("Ich möchte, dass du den Lüfter ausschaltest", off("fan")),
+        ("Pumpe aus, es ist nass genug da drin", off("pump")),
+        ("Lass die Pumpe 20 Sekunden laufen", on("pump", seconds=20)),
+        ("lösch das Licht", off("light")),
+        ("Sowohl die Pumpe als auch den Lüfter einschalten bitte", on("pump") + on("fan")),
+        (
+            "Licht jeden Abend um zehn aus",
+            [
+                (
+                    "rule",
+                    {"action": "add", "output": "light", "when": "every day at 22:00", "options": {"level": "off"}},
+                )
+            ],
+        ),
+        ("jeden Mittag um eins den Lüfter für 20 Minuten an", daily("fan", "every day at 13:00", "20 minutes")),
+        ("Licht täglich von 8 bis 20 Uhr", daily("light", "every day at 08:00", "12 hours")),
+        (
+            "kannst du bitte heute abend um acht den Lüfter anstellen?",
+            [
+                (
+                    "cron",
+                    {
+                        "action": "add",
+                        "kind": "tool",
+                        "at": "20:00",
+                        "message": 'output {"action": "set", "name": "fan", "level": "on"}',
+                    },
+                )
+            ],
+        ),
+        ("Wenn es im Gewächshaus über 30 Grad ist, lass den Lüfter laufen", RULE),
+        ("drinnen über 30 Grad, Lüfter an", RULE),
+        (
+            "lass es mich wissen, falls es draußen unter 5 Grad geht",
+            [
+                (
+                    "rule",
+                    {"action": "add", "when": "outside.temperature below 5", "notify": "outside: Temperatur unter 5"},
+                )
+            ],
+        ),
+        (
+            "bei Frost draußen Bescheid geben",
+            [
+                (
+                    "rule",
+                    {
+                        "action": "add",
+                        "when": "outside.temperature below 0",
+                        "notify": "Frost: aussen unter 0 Grad",
+                    },
+                )
+            ],
+        ),
+        ("einmal die Woche am Dienstag an die Tonne erinnern", remind("die Tonne", cron_expr="0 9 * * 2")),
+        ("nächsten Montag um 9 Zahnarzt, erinnere mich dran", remind("Zahnarzt", at="monday 09:00")),
+        ("alle Erinnerungen vorübergehend pausieren", [("cron", {"action": "disable", "job": n}) for n in range(3, 9)]),
+        ("was steht heute an", [("cron", {"action": "list"})]),
+        ("ich hab mich vertan, der Filter ist von Mai", [("memory_store", {"text": "der Filter ist von Mai"})]),
+        ("falsch, der Schlüssel hängt im Keller", [("memory_store", {"text": "der Schlüssel hängt im Keller"})]),
+        ("Setz Milch auf den Zettel", [("memory_store", {"text": "shopping list: Milch"})]),
+        ("Isch es dusse chälter als dinne?", read("temperature", "outside") + read("temperature", "greenhouse")),
+        ("wie hoch ist die Temperartur im Gewächshuas?", read("temperature", "greenhouse")),
+        ("Schalte die Pumpe bitte nicht ein, ich gieße gerade", "In Ordnung. Ich habe nichts getan."),
+        ("Ich glaube, der Lüfter soll später laufen", "Das habe ich nicht verstanden und habe nichts getan."),
+        (
+            "sag mir Bescheid, wenn der Boden über 12 Grad ist",
+            [("rule", {"action": "add", "when": "boden.temperature above 12", "notify": "boden: Temperatur über 12"})],
+        ),
         ("wird es heute Nacht frieren?", "Vorhersagen kann ich nicht."),
         ("wie warm war es gestern um 15 Uhr", [("sensor_history", PAST | {"when": "yesterday at 15:00"})]),
         ("warum schaltest du den Lüfter ein, wenn es warm ist?", "Warum etwas so ist, weiß ich nicht."),

@@ -101,10 +101,10 @@ class FrameReader:
     @cached_property
     def _openings(self) -> Sequence[int]:
         """Where the first part of an order may stand: behind words that say nothing, or anywhere behind a time."""
-        if self._reader.begins_time(self._s, self._begin):
-            return range(self._begin, self._end)
         places = [self._begin]
         for i in places:
+            if self._reader.begins_time(self._s, i):  # "please at 8 ..."
+                return range(self._begin, self._end)
             places += [end for end in self.plain[i] if end < self._end and end not in places]
         return places
 
@@ -156,8 +156,10 @@ class FrameReader:
 
     def _is_hour(self, i: int) -> bool:
         """Whether "at one" stands there, though each of its words says nothing by itself."""
-        hit = self._s.longest(self._book.words["at"], i)
-        return hit is not None and hit[1] < self._end and self._s.words[hit[1]] in self._book.words["numbers"]
+        hit, words = self._s.longest(self._book.words["at"], i), self._book.words
+        if not hit or hit[1] >= self._end or self._s.longest(words["measures"], hit[1] + 1):  # "auf zwanzig Prozent"
+            return False
+        return self._s.words[hit[1]] in words["numbers"]
 
     @property
     def span(self) -> tuple[int, int]:

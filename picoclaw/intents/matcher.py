@@ -923,7 +923,7 @@ class IntentMatcher:
         found = {name: {name: value} if isinstance(value, dict) else value for name, value in kept.items()} | found
         if found.get("sensor") and (intent.name == "history_compare" or found.get("_figure") == ""):
             intent = intent._replace(defaults={**intent.defaults, "quantity": ""})  # both its figures: all it measures
-        elif "quantity" in intent.defaults and "quantity" not in found:
+        elif "quantity" in intent.defaults and not any("quantity" in one for one in (found, found.get("limit", ""))):
             usual = self.words["usual"].get(str(found.get("sensor", "")), "")
             found |= {"quantity": usual} if usual else {}
         found = leave_out(join_end(join_figures(found)))

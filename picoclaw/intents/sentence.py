@@ -112,6 +112,7 @@ class Sentence:
         self._phrases: dict[int, list[tuple[str, int]]] = {}
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
+        self._capitals = bool(words["capitals"])
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         text = _DECIMAL_COMMA.sub(".", raw[:MAX_CHARS]) if words["decimals"] else raw[:MAX_CHARS]
         for found in _WORD.finditer(text):
@@ -156,9 +157,16 @@ class Sentence:
         self.asks = raw.rstrip()[-1:] == "?"
 
     def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
-        """Mend the words that are not known, but for names; what was written stays as it is for free text."""
+        """Mend the words that are not known, but for names; what was written stays as it is for free text.
+
+        A word with a capital letter is a name, but in a language that has `capitals` for other nouns.
+        """
         for i, word in enumerate(self.words):
-            if word not in known and word.isalpha() and not (i and self.raw[self.starts[i]].isupper()):
+            if (
+                word not in known
+                and word.isalpha()
+                and (self._capitals or not (i and self.raw[self.starts[i]].isupper()))
+            ):
                 self.words[i] = f"{word}g" if f"{word}g" in known and word.endswith("in") else fix(word)
 
     @cached_property

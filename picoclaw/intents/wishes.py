@@ -287,7 +287,7 @@ class WishMatcher(IntentMatcher):
             then = hit[1] if hit else i
             if then >= len(s.words) or s.longest(self.words["bounds"], then):
                 return []  # "every two hours ..., until 8": the end is of the first
-            mark = "?" * s.asks
+            mark = "?" * (s.asks and not s.holds(self.words["requests"]))
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
                 first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
