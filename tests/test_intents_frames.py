@@ -275,7 +275,11 @@ TALKS = [
         [
             (
                 "rule",
-                {"action": "add", "when": "greenhouse.temperature below 4", "notify": "greenhouse.temperature below 4"},
+                {
+                    "action": "add",
+                    "when": "greenhouse.temperature below 4",
+                    "notify": "greenhouse: temperature below 4",
+                },
             )
         ],
     ),
@@ -312,7 +316,7 @@ TALKS = [
                 {
                     "action": "add",
                     "when": "greenhouse.temperature above 27",
-                    "notify": "greenhouse.temperature above 27",
+                    "notify": "greenhouse: temperature above 27",
                 },
             )
         ],

@@ -149,6 +149,11 @@ CONVERSATIONS = [
     (["what reminders do I have", "delete the last one"], [("cron", {"action": "remove", "job": 4})]),
     (["what reminders do I have", "delete it"], "Which one do you mean: 6, 1, 4?"),
     (["what reminders do I have", "delete it", "4"], [("cron", {"action": "remove", "job": 4})]),
+    (["cancel the reminder", "the second one"], [("cron", {"action": "remove", "job": 1})]),
+    (["cancel the reminder", "the tank one"], [("cron", {"action": "remove", "job": 4})]),
+    (["what reminders do I have", "delete it", "the second one"], [("cron", {"action": "remove", "job": 1})]),
+    (["turn the light and the fan on", "turn it off", "the last one"], [output("off", "fan")]),
+    (["cancel the reminder", "the fifth one"], REFUSED),
     (["turn the light and the fan on", "turn it off", "Fan."], [output("off", "fan")]),
     (["turn the light and the fan on", "turn it off", "the pump"], [("output", {"action": "list"})]),
     (["what reminders do I have", "delete the sixth one"], REFUSED),
@@ -376,3 +381,34 @@ def test_what_a_gardener_said_is_understood(lines):
     for (said, wanted), told in zip(lines, heard, strict=True):
         found = [list(call) for call in told] if isinstance(told, list) else told
         assert found.startswith(wanted) if isinstance(found, str) else found == wanted, (said, found)
+
+
+WAITS = "error: rule was not done yet: it waits for the owner's yes as number 3 (`/yes 3`)\nwhich means: fan: every day at 13:00: switch fan on"
+
+
+@each_row(
+    ("said", "is_waiting", "answer"),
+    [
+        ("yes", True, "/yes 3"),
+        ("never mind", True, "/no 3"),
+        ("delete it again", True, "/no 3"),
+        ("scrap that", True, "/no 3"),
+        ("delete it again", False, ""),  # it was done: now the rule is deleted
+        ("delete the lamp rule", True, ""),
+        ("how warm is it", True, ""),
+    ],
+)
+def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answer):
+    call = ToolCall("1", "rule", {"action": "add", "output": "fan", "when": "every day at 13:00"})
+    turn = [
+        Message("user", "fan on every day at 13:00"),
+        Message("assistant", "", (call,)),
+        Message("tool", WAITS, call_id="1"),
+        Message("assistant", "Shall I keep this rule?"),
+    ]
+    assert INTENTS.read_answer([turn], said, lambda number: number == 3 and is_waiting) == answer
+
+
+def test_a_rule_that_was_shown_is_it():
+    heard = talk("fan on every day at 13:00", "delete it again", results=RESULTS | {("rule", "add"): WAITS})
+    assert heard[1] == [("rule", {"action": "remove", "name": "fan"})]

@@ -61,7 +61,7 @@ CHAT_COMMANDS = {
 _MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "set", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations, and outputs, as far as these allow it."""
 _PEOPLE = frozenset({"owner", "web", "member", "guest"})
-_MAX_ANSWER_WORDS = 3
+_MAX_ANSWER_WORDS = 5
 _ANSWERS = frozenset({"/yes", "/no", "/always"})
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""
@@ -169,8 +169,12 @@ class Dispatcher:
         with suppress(StoreError):
             turns = self.app.stores.load_history(inbound.session)[0]
             if isinstance(provider, IntentProvider):
-                return provider.read_answer(turns, replace_surrogates(inbound.text))
+                return provider.read_answer(turns, replace_surrogates(inbound.text), self._is_waiting)
         return ""
+
+    def _is_waiting(self, number: int) -> bool:
+        approval = self.app.stores.approvals.get(number)
+        return approval is not None and approval.state == "waiting"
 
     def _get_model(self, session: str) -> str:
         try:

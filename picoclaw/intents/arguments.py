@@ -54,7 +54,9 @@ def plan_again(found: SlotValues, result: str) -> SlotValues:
     when, clock = found.get("when"), CLOCK_TIME.search(result)
     if not isinstance(when, dict):
         return found
-    day = {"at": f"{when['at']} {clock[0]}"} if clock and CLOCK_TIME.search(str(when.get("at", "0:00"))) is None else {}
+    day = (
+        {"at": f"{when['at']} {clock[0]}"} if clock and CLOCK_TIME.search(str(when.get("at", "00:00"))) is None else {}
+    )
     return {name: value for name, value in found.items() if name != "cron_expr"} | {"when": when | day}
 
 

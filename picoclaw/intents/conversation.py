@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.sentence import fold_name
 from picoclaw.messages import Message, ToolCall
 from picoclaw.text import pattern
@@ -14,6 +15,9 @@ _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
+
+_NAMED_WHEN_SHOWN = frozenset({"rule"})
+"""Tools whose call has named what it makes before the yes that it waits for."""
 
 LOOK_UP = {"action": "list"}
 """The arguments of a call that finds the number of what a wish names."""
@@ -54,12 +58,13 @@ def find_topic(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) 
     """What the calls of a turn were about; `gives` has, by tool and argument, what finds its values in a result."""
     topic: Topic = {}
     for call, result in list_calls(turn):
-        if result.startswith("error: "):
+        if result.startswith("error: ") and (WAITING_FOR_APPROVAL not in result or call.name not in _NAMED_WHEN_SHOWN):
             continue
+        told = result.rpartition(MEANING_PREFIX)[2]
         for name, value in call.arguments.items():
             topic.setdefault(name, []).append(value)
         for name, expression in gives.get(call.name, {}).items():
-            found = re.findall(expression, result)
+            found = re.findall(expression, told)
             if found and name not in call.arguments:
                 topic.setdefault(name, []).extend(int(one) if one.isdecimal() else one for one in found)
     return {name: list(dict.fromkeys(map(_freeze, values))) for name, values in topic.items()}

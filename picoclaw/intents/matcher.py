@@ -30,6 +30,7 @@ from picoclaw.intents.arguments import (
     step_order,
     word_value,
 )
+from picoclaw.intents.changes import change_rule, change_weekday, keep_half_day, replace_words
 from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
     WHOLE_ROUTES,
@@ -74,6 +75,7 @@ _FIELD = pattern(r"\{(\w+)\}")
 WHICH, HOLE = "which", "999"
 """The slot of a proposal that is looked for in a list, and what stands in its place until it is found there."""
 _TWICE = pattern(r"\b([^\W\d_]+) \1\b")
+_BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
@@ -359,7 +361,7 @@ class IntentMatcher:
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
             is_sure = framed.score == 1.0 and framed.route != "unknown" and not self._goes_on(framed, s)
             asked = None if is_sure else self._match_question(s, begins[-1], ends[-1])
-            return asked if asked and asked.score == 1.0 else framed
+            return asked if asked and (asked.score == 1.0 or framed.route == "unknown") else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
@@ -368,13 +370,15 @@ class IntentMatcher:
         asked = self._match_question(s, begins[-1], ends[-1])
         if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
             return asked or best
-        return best or asked
+        return asked if asked and best and best.route == "unknown" else best or asked
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
         is_bare = match.tool in _READS and "sensor" not in match.arguments and "than_word" in self._book.slot_names
         is_bare = is_bare and (
             "chart" in match.arguments
+            or "chart" in s.last.arguments
+            or s.holds(self._book.slot("both_word").values)
             or s.longest(self.words["splits"], 0) is not None
             or s.holds(self._book.slot("than_word").values)
         )
@@ -573,6 +577,10 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def read_place(self, text: str) -> int:
+        """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
+        return next(iter(self._read(text).list_values(self.words["ordinals"])), 0)
 
     def list_like(self, text: str) -> list[str]:
         """The words of a name that was said for one of a list, with what the tools call them."""
@@ -928,6 +936,8 @@ class IntentMatcher:
             found |= {"quantity": usual} if usual else {}
         found = leave_out(join_end(join_figures(found)))
         passed = sum(s.topic.get("_passed", ()))
+        if "_minutes" in found and (added := {"cron_shift": "_shift", "output_add": "_add"}.get(intent.name)):
+            found[added] = int(found.pop("_minutes")) * 60  # "add 5"
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
             seconds -= passed if "at_seconds" in s.last.arguments else 0
@@ -947,6 +957,11 @@ class IntentMatcher:
             and s.last.arguments.get("name") != found.get("name")
         ):
             found["_wrong"] = s.last.arguments.get("name", "")
+        timed = (
+            intent.name == "output_level" and s.last.arguments.get("seconds") and s.last.arguments.get("level") == "on"
+        )
+        if timed and isinstance(found.get("level"), int) and "name" not in given:
+            return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
         if intent.name == "output_longer" and "level" in s.last.arguments:
             found["level"] = s.last.arguments["level"]  # "leave it on": as it is
         if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
@@ -987,6 +1002,28 @@ class IntentMatcher:
             length = self._find_length(s)  # "make it 2 hours" of what is switched on for one
             if length:
                 return self._make_match(self.intents["output_later_length"], s, {"_length": length})
+        said_when = found.get("when")
+        if intent.arguments.get("action") == "move" and intent.after and isinstance(said_when, dict):
+            is_bare = any(_BARE_CLOCK.fullmatch(word) for word in s.words) and self.words["parts"].keys().isdisjoint(
+                s.words
+            )
+            moved = keep_half_day(said_when, s.last.arguments, is_bare=is_bare)
+            found |= {"when": change_weekday(moved, s.last.arguments)}
+        if intent.name == "rule_retime":
+            found = change_rule(found, s.last.arguments)
+            if not found:
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+        if "_wrong_words" in found:
+            new = replace_words(
+                str(found.get("old_note", "")), str(found["_wrong_words"]), str(found.get("_right_words", ""))
+            )
+            if not new:
+                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+            found["new_note"] = new
+        if intent.name == "cron_again" and isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
+            return IntentMatch(
+                intent.name, "", {}, self.say["what"], 1.0, "unknown"
+            )  # "2 minutes more" is no second one
         if intent.name == "cron_again":
             found = plan_again(found, "".join(s.topic.get("_result", ())))
         for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
@@ -1015,6 +1052,15 @@ class IntentMatcher:
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
+        jobs = s.topic.get("jobs", ())
+        if (
+            intent.name == "cron_remove"
+            and len(jobs) == 2
+            and s.holds(self._book.slot("both_word").values)
+            and is_complete(match)
+        ):
+            match.arguments["job"] = jobs[0]  # "cancel both"
+            return match._replace(said={**match.said, "_more": [{"job": jobs[1]}]})
         named = found.get("name")
         if (
             intent.tool == "output"

@@ -35,9 +35,14 @@ from picoclaw.window import remove_hints
 _WAITS = pattern(r"/yes (\d+) ")
 _FIELDS = pattern(r"\{(\w+)\}")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
+_ENDS = frozenset({"off", "remove", "disable"})
+_SHOWN = "that"
+"""What is shown and waits for a yes, as "it" may mean it."""
+_NUMBERED = pattern(r"^(\d+): (.*)$", re.MULTILINE)
 _MAX_HEARD = 5
 _MAX_SUM_CHARS = 200
-_MAX_NUMBER_CHARS = 8
+_MAX_CHOICE_WORDS = 5
+_MAX_NAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
@@ -331,27 +336,41 @@ class IntentProvider:
             return []
         reply, named = turns[-1][-1].text, text.strip(" .!\n").removeprefix("#")
         if "_called" in match.said:
-            meant = (
-                match._replace(arguments=match.arguments | {"job": int(named)}, said={}) if named.isdecimal() else None
-            )
-            return [(asked[0][0], meant)] if meant and f"\n{named}: " in reply else []
+            number = self._find_chosen(text, reply)
+            meant = match._replace(arguments=match.arguments | {"job": int(number)}, said={}) if number else None
+            return [(asked[0][0], meant)] if meant else []
         is_meant = reply.startswith(matcher.say["meant"].partition("{")[0])
         if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
             like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
             return [(asked[0][0], match._replace(said={**match.said, "_like": like}))]
         return []
 
+    def _find_chosen(self, text: str, listed: str) -> str:
+        """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
+        rows = dict(_NUMBERED.findall(listed))
+        numbers, said = [*rows], self._matcher.list_like(text)
+        place = self._matcher.read_place(text)
+        if place:
+            return numbers[place - 1 if place > 0 else place] if -len(rows) <= place - (place > 0) < len(rows) else ""
+        if named := next((one for one in numbers if one == text.strip(" .!#\n")), ""):
+            return named
+        likest = find_likest(said, [*rows.values()]) if said else []
+        return numbers[likest[0]] if len(likest) == 1 else ""
+
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
-        topic, last = Topic(), NO_CALL
+        topic, last, jobs = Topic(), NO_CALL, list[Any]()
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
             if calls and (last == NO_CALL or any(call.name == last.name for call in calls)):
                 found = find_topic(turn, gives)
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
                 topic = lists | found | topic  # "is it on?" is about what was switched before
+                jobs = [*dict.fromkeys([*found.get("job", ()), *jobs])]
                 last = calls[-1] if last == NO_CALL else last
+        if len(jobs) > 1:
+            topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         if turns and not list_calls(turns[-1]) and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
@@ -367,7 +386,7 @@ class IntentProvider:
         """What a text means as the answer to what was asked in the last turn; nothing where it is no answer."""
         asked, reply = clean_text(turns[-1][0].text), turns[-1][-1].text
         looked_up = [call for message in turns[-1] for call in message.calls]
-        is_short = self._is_nod(text) or len(text) < _MAX_NUMBER_CHARS
+        is_short = self._is_nod(text) or len(text.split()) <= _MAX_CHOICE_WORDS
         if len(looked_up) == 1 and is_short and (which := self._answered_which(turns, text, offered)):
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
@@ -384,6 +403,10 @@ class IntentProvider:
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
             topic, last = self._topic(turns[:-1])
             named = text.strip(" .!\n").lower()
+            if place := self._matcher.read_place(text):  # "the second one", of those that were named
+                listed = [found for found in topic.values() if f" {', '.join(map(str, found))}?" in reply]
+                index = place - 1 if place > 0 else place
+                named = str(listed[0][index]).lower() if listed and -len(listed[0]) <= index < len(listed[0]) else named
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
             topic |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
@@ -402,7 +425,9 @@ class IntentProvider:
             return []
         own = self._matcher.match(text, offered)
         if is_complete(own) and own and own.route in WHOLE_ROUTES:
-            return []
+            is_name = not self._matcher.intents[own.intent].kind and len(text.split()) <= _MAX_NAME_WORDS
+            if not is_name:
+                return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
         binds = self._matcher.words["binds"]
         for said in (earlier[-1], *(f" {bind} ".join(earlier) for bind in ("", *binds))):
@@ -413,7 +438,7 @@ class IntentProvider:
                     continue
                 if str(match.arguments.get("message")) in self._matcher.words["within"]:
                     continue  # "remind me in" - "20"
-                kept = failed or match.arguments.items() >= wanted.arguments.items()  # no other wish is swallowed
+                kept = failed or _adds_to(match.arguments, wanted.arguments)  # no other wish is swallowed
                 if kept and match.arguments != wanted.arguments:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
@@ -438,16 +463,38 @@ class IntentProvider:
         is_alike = given.keys() & _TIMES <= match.arguments.keys()  # no time of day for "every sunday"
         return [(text, match._replace(arguments=match.arguments | given))] if is_alike else []
 
-    def read_answer(self, turns: Sequence[Sequence[Message]], text: str) -> str:
-        """The command that a plain "yes" or "no" stands for: the last turn has asked about one call, and nothing since."""
+    def read_answer(
+        self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
+    ) -> str:
+        """The command that a plain "yes" or "no" stands for: the last turn has asked about one call, and nothing since.
+
+        "Delete it again" is a no where the call `is_waiting` yet.
+        """
         said = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
         words = matcher.words
-        if not turns or not (said in words["agrees"] or said in words["declines"]):
-            return ""
-        waits = [result for _, result in list_calls(turns[-1]) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-        number = _JOB_NUMBER.search(waits[0]) if len(waits) == 1 and waits[0].startswith("error: ") else None
-        return f"/{'yes' if said in words['agrees'] else 'no'} {number[1]}" if number else ""
+        for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
+            calls = list_calls(turn)
+            waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
+            number = _JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
+            if number and turn is turns[-1] and said in words["agrees"]:
+                return f"/yes {number[1]}"
+            if number and turn is turns[-1] and said in words["declines"]:
+                return f"/no {number[1]}"
+            if calls:
+                withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0])
+                return f"/no {number[1]}" if number and withdraws else ""
+        return ""
+
+    def _withdraws(self, text: str, call: ToolCall) -> bool:
+        """Whether a text ends what a call would add: "delete it again", "scrap that", before it was done."""
+        if call.arguments.get("action") != "add":
+            return False
+        found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
+        match = found[0][1] if len(found) == 1 else None
+        if match is None or not is_complete(match) or match.arguments.get("action") not in _ENDS:
+            return False
+        return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
@@ -822,6 +869,11 @@ def _is_called(name: str, row: str) -> bool:
     words = [fold_name(word) for word in _NAME_WORD.findall(row.lower())]
     wanted = [fold_name(word) for word in _NAME_WORD.findall(name.lower()) if len(word) > 1]
     return bool(wanted) and all(any(is_alike(one, word) for word in words) for one in wanted)
+
+
+def _adds_to(given: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether arguments are those before and more; a sensor's name may come before what is measured."""
+    return all(name in given and str(given[name]).endswith(str(value)) for name, value in before.items())
 
 
 def _find_asked(messages: Sequence[Message]) -> str:

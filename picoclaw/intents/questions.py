@@ -309,7 +309,7 @@ class QuestionReader:
         if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
             times = [f"since {times[0]}"]  # "from Monday until today"
         if parts.has("earlier_step"):  # "yesterday or the day before?"
-            start = times[0] if times else str(before.get("when", ""))
+            start = times[0] if times else str(before.get("compare") or before.get("when", ""))
             if not (earlier := step_time(start, str(parts.first("earlier_step")))):
                 return None
             times = [*times, earlier]
@@ -324,6 +324,13 @@ class QuestionReader:
             sensors = [str(one) for one in s.topic.get("sensor", ())]
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
+        if (
+            before.get("chart")
+            and not s.asks
+            and s.longest(self._book.slot("now_word").values, 0)
+            and parts.has("noun", "quantity")
+        ):
+            parts.values.pop("now_word", None)  # "now the pressure": the next chart
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
         is_several = (
@@ -343,10 +350,17 @@ class QuestionReader:
         if (parts.has("chart_word") or before.get("chart")) and len(sensors) > 1:
             found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
             return ask("history_chart", when=when)
+        is_which = parts.has("more") or (
+            parts.has("both_word")
+            and parts.has("hottest", "coldest")
+            and before.get("_tool") == "sensor_read"
+            and not times
+        )  # "which of the two is warmer", where a language has one word for that and for warmest
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
-        if goes_on or parts.has("than_word", "compare_word", "how_much") or (parts.has("more") and len(sensors) > 1):
+        if goes_on or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
-            if compared or parts.has("than_word", "compare_word") or len(sensors) > 1:
+            is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one
+            if compared or is_bare or parts.has("than_word", "compare_word") or len(sensors) > 1:
                 return compared
         times_told = before.get("_tool") == "sensor_excursions" and not parts.has(
             "chart_word", "trend_word", "now_word"
@@ -428,6 +442,8 @@ class QuestionReader:
             return ask("history_compare", when=whens[-2], compare=whens[-1])
         if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
             sensors = [str(before["sensor"]), str(before["_other"])]
+        if not sensors and not times and before.get("compare"):
+            return ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
         if len(sensors) > 1:
             when = times[0] if times else str(before.get("when", ""))
             return ask(
@@ -441,8 +457,9 @@ class QuestionReader:
         if times:
             then = times[0].removeprefix("since ")
             is_moment = then.endswith("ago") or then.startswith("this time") or then != times[0]
-            when = "last 1 hour" if is_moment else "today"
-            return ask("history_compare", when=when, compare=then) if then != "today" else None
+            earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
+            when = "last 1 hour" if is_moment else earlier or "today"
+            return ask("history_compare", when=when, compare=then) if then != when else None
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from types import MappingProxyType
@@ -19,6 +20,7 @@ from picoclaw.intents.matcher import (
     IntentMatcher,
     Topic,
     is_complete,
+    is_quoted,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_CALL, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK
@@ -59,6 +61,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         text = self._name_both(text)
+        text = self._drop_reason(text, offered, topic, last) if last.name and "," in text else text
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
@@ -68,6 +71,40 @@ class WishMatcher(IntentMatcher):
             told += [(said, call) for call in calls] or [(said, match)]
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
+        """A text that goes on with an order, up to a comma behind which it only says why: "off again, it's too loud"."""
+        for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
+            match = (
+                self.match(text[: comma.start()], offered, topic, last) if self._says_why(text[comma.end() :]) else None
+            )
+            if not match or not is_complete(match) or match.score < 1.0 or match.route not in WHOLE_ROUTES:
+                continue
+            intent = self.intents[match.intent]
+            if intent.kind and (intent.after or match.arguments.get("action") in _ENDS):
+                return text[: comma.start()]
+        return text
+
+    def _says_why(self, text: str) -> bool:
+        """Whether a sentence tells something, and names no output, number, condition or order."""
+        s, words = Sentence(text, self.words), self.words
+        if len(s.words) < 2 or "?" in text or is_quoted(s, 0):
+            return False
+        begin = self._after(s, self._book.slot("reason_word").values, 0)
+        is_told = s.words[0] in words["tells"] and s.words[-1] in words["it"]  # "the dog eats it"
+        tells = begin > 0 or is_told or not self._verbs.isdisjoint(s.words)
+        slots = ("if_word", "drop_verb", "but_word", "again_word", "every_output")
+        tables: list[Mapping[str, Any]] = [self._book.slot(name).values for name in slots]
+        tables += [words[name] for name in ("days", "units", "reported") + ("splits",) * (not begin)]
+        first_slots = ("on_word", "off_word", "off_verb", "remind_verb")[: 3 if begin else 4]
+        firsts = [self._book.slot(name).values for name in first_slots] + [words["declines"]]
+        is_own = s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
+        firsts += [] if is_own else [words["questions"]]
+        is_number = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words)
+        is_number |= any(kind == "output" for kind, _ in s.list_values(self._find_names()))
+        orders = not begin and any(stem_word(word) in self._acts for word in s.words)
+        orders |= any(map(s.holds, tables))
+        return tells and not (is_number or orders or any(self._after(s, table, begin) for table in firsts))
 
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
@@ -281,7 +318,9 @@ class WishMatcher(IntentMatcher):
         s = Sentence(text, self.words)
         if len(s.words) > MAX_CLASSIFIED:
             return []
+        halves = self.words["halves"]
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
+        places = [i for i in places if not s.longest(halves, i)]  # "a las diez y media"
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i

@@ -1,0 +1,111 @@
+"""What a second sentence changes of the order before it: of its time, its days, its rule, its note."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from picoclaw.intents.times import OCLOCK
+from picoclaw.text import pattern
+from picoclaw.times import WEEKDAYS
+
+_CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
+_FIXED = pattern(r"(\d+) (\d+) (.+)")
+_CALENDAR = pattern(r"every (.+) at (\d\d?:\d\d.*)")
+_NEAR_MINUTES = 180
+"""How far from the time before a time of day may be for it to be meant in the same half of the day."""
+_ONLY_DAYS = {"1-5": "weekday", "*": "day"}
+_DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
+
+
+def keep_half_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
+    """The same, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
+
+    `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
+    """
+    told = str(when.get("at", ""))
+    clock, before = _CLOCK.search(told), _find_clock(last)
+    if not (told.endswith(OCLOCK) or is_bare) or not clock or before is None:
+        return dict(when)
+    hour, minute = int(clock[1]), int(clock[2])
+    if hour > 12:
+        return dict(when)
+    early, late = hour * 60 + minute, (hour + 12) % 24 * 60 + minute
+    if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES):
+        return dict(when)
+    return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
+
+
+def _count_apart(one: int, other: int) -> int:
+    """Minutes between two times of day, over midnight if that is shorter."""
+    return min(abs(one - other), 1440 - abs(one - other))
+
+
+def _find_clock(last: Mapping[str, Any]) -> int | None:
+    """The time of day that the last job comes at, in minutes; None where it was said without its half of the day."""
+    if fixed := _FIXED.fullmatch(str(last.get("cron_expr", ""))):
+        return int(fixed[2]) * 60 + int(fixed[1])
+    told = str(last.get("at", ""))
+    clock = None if told.endswith(OCLOCK) else _CLOCK.search(told)
+    return int(clock[1]) * 60 + int(clock[2]) if clock else None
+
+
+def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """A day that takes the place of the one of a weekly job: "saturday rather" of "every sunday at 9"."""
+    fields = str(last.get("cron_expr", "")).split(" ")
+    day = str(when.get("at", ""))
+    if len(fields) != 5 or not fields[4].isdecimal() or day not in WEEKDAYS:
+        return dict(when)
+    return {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
+
+
+def change_rule(found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule."""
+    calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
+    clock, at = _CLOCK.search(calendar), ""
+    if clock and isinstance(when := found.get("when"), dict):
+        at = str(keep_half_day(when, {"at": clock[0]}).get("at", "")).removesuffix(OCLOCK)
+        if not _CLOCK.fullmatch(at):
+            return {}  # "make it tomorrow": a day of its own is no rule
+    changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
+    options |= {"lasts": found["lasts"]} if "lasts" in found else {}
+    kept = {"output": last.get("output", ""), "when": changed}
+    return kept | ({"options": {"options": options}} if options else {}) if changed else {}
+
+
+def change_calendar(calendar: str, clock: str = "", only: str = "", left_out: str = "") -> str:
+    """When a rule comes by the clock, at another time or on other days; '' where it does not, or no day is left."""
+    found = _CALENDAR.fullmatch(calendar)
+    if not found:
+        return ""
+    days, at = found[1], clock or found[2]
+    if only:
+        days = _ONLY_DAYS.get(only) or _name_days(_list_numbers(only))
+    elif left_out:
+        named = _DAY_NUMBERS.get(days) or ",".join(
+            str((WEEKDAYS.index(day) + 1) % 7) for day in re.findall(r"\w+", days) if day in WEEKDAYS
+        )
+        left = _list_numbers(named) - _list_numbers(left_out) if named else set()
+        days = "weekday" if left == _list_numbers("1-5") else _name_days(left)
+    return f"every {days} at {at}" if days else ""
+
+
+def _list_numbers(days: str) -> set[int]:
+    found: set[int] = set()
+    for part in days.split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _name_days(numbers: set[int]) -> str:
+    return " and ".join(day for n, day in enumerate(WEEKDAYS, 1) if n % 7 in numbers)
+
+
+def replace_words(note: str, wrong: str, right: str = "") -> str:
+    """A note with other words in the place of some; without `right`, `wrong` has both, parted by a comma. '' where the note
+    has no such words.
+    """
+    old, new = (wrong, right) if right else wrong.partition(",")[::2]
+    plain, told, new = note.lower(), old.strip(" ,.").lower(), new.strip(" ,.")
+    at = re.search(rf"(?<!\w){re.escape(told)}(?!\w)", plain) if told else None
+    return f"{note[: at.start()]}{new}{note[at.end() :]}" if at and new and len(plain) == len(note) else ""
