@@ -121,6 +121,14 @@ def test_a_good_answer_has_nothing_to_say():
     assert summon.check_files(answer(blocks(NEW))) == ({name: f"{text}\n" for name, text in NEW.items()}, [])
 
 
+def test_a_character_that_the_answer_has_lost_is_kept_in_the_words_it_was_asked_for_in():
+    lost = blocks(NEW | {"SOUL.md": "Grumpy and stern."})
+    good, problems = summon.check_files(answer(lost), persona="a grumpy but kind old lighthouse keeper")
+    assert (good["SOUL.md"], problems) == ("You are a grumpy but kind old lighthouse keeper.\nGrumpy and stern.\n", [])
+    good, _ = summon.check_files(answer(lost), persona="somebody grumpy and stern")
+    assert good["SOUL.md"] == "Grumpy and stern.\n"
+
+
 def test_names_are_matched_without_case_and_nothing_else_is_taken():
     text = '<file name="soul.md">a 👩‍🌾</file>' + "".join(
         f'<file name="{name}">x</file>'

@@ -19,7 +19,7 @@ from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill
 from picoclaw.providers import Provider, WholeAnswer
 from picoclaw.records import NamedTuple
 from picoclaw.repetition import REPEATS
-from picoclaw.text import escape_control_tokens, pattern
+from picoclaw.text import escape_control_tokens, list_terms, pattern
 from picoclaw.workspace import read_bytes
 
 SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
@@ -107,10 +107,13 @@ def _strip_fence(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def check_files(answer: WholeAnswer, too_long: Collection[str] = ()) -> tuple[dict[str, str], list[str]]:
+def check_files(
+    answer: WholeAnswer, too_long: Collection[str] = (), persona: str = ""
+) -> tuple[dict[str, str], list[str]]:
     """Sort an answer's blocks into the files that can be used, each ending in a line feed, and what was wrong.
 
-    What the answer makes of a file that is `too_long` for it would lose what stands in it.
+    What the answer makes of a file that is `too_long` for it would lose what stands in it. Where few words of the
+    `persona`, if that is given, are in any file, it stands in SOUL.md as it was said.
     """
     known = {name.casefold(): name for name in SUMMON_FILES}
     blocks = parse_files(answer.text, cut=answer.cut)
@@ -132,6 +135,9 @@ def check_files(answer: WholeAnswer, too_long: Collection[str] = ()) -> tuple[di
             problems.append(f"the answer's {name} {fault}")
         else:
             good[name] = f"{text}\n"
+    wanted, told = set(list_terms(persona)), set(list_terms(" ".join(good.values())))
+    if "SOUL.md" in good and len(wanted & told) * 2 < len(wanted):
+        good["SOUL.md"] = f"You are {persona.strip()}.\n{good['SOUL.md']}"
     brought = {name.casefold() for name in blocks}
     missing = [name for name in SUMMON_FILES if name not in too_long and name.casefold() not in brought]
     if missing:

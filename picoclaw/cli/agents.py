@@ -378,7 +378,7 @@ def _request_character(app: "App", persona: str) -> tuple[dict[str, str], str]:
         answer = summon.ask_for_files(app.models, request)
     except ProviderError as error:
         return {}, f"the model did not answer: {error}"
-    good, problems = summon.check_files(answer, too_long)
+    good, problems = summon.check_files(answer, too_long, persona if model.is_small else "")
     for problem in problems:
         print_note(problem)
     counted = f"{answer.usage.prompt_tokens} tokens in, {answer.usage.completion_tokens} out"
