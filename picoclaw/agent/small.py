@@ -731,8 +731,9 @@ class SmallProvider:
             # "with radish and dill in it and show me the files"
             if following and says("goes_on", text[gap.end() : following.start()].strip()):
                 continue
-            is_repeated = says("removes", head) and says("removes_it", tail)  # "scrap the task, delete it"
-            is_repeated = is_repeated or (says("opens_file", head) and says("writes", tail))
+            is_repeated = bool(says("removes", head) and says("removes_it", tail))  # "scrap the task, delete it"
+            is_repeated = is_repeated or tail.rstrip(" .!") in head
+            is_repeated = is_repeated or bool(says("opens_file", head) and says("writes", tail))
             if is_repeated or (says("monthly", head) and not says("order", tail)):
                 continue
             if (
