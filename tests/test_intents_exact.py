@@ -85,6 +85,7 @@ VALUES = {
     "content": "water the roses",
     "time_window": "from 6 to 8",
     "but_output": "light",
+    "every_output": "everything",
     "buying": "shopping",
     "shift_by": "10 minutes",
     "shift_later": "10 minutes later",

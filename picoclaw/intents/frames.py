@@ -159,7 +159,9 @@ class FrameReader:
         hit, words = self._s.longest(self._book.words["at"], i), self._book.words
         if not hit or hit[1] >= self._end or self._s.longest(words["measures"], hit[1] + 1):  # "auf zwanzig Prozent"
             return False
-        return self._s.words[hit[1]] in words["numbers"]
+        return isinstance(
+            words["numbers"].get(self._s.words[hit[1]]), int
+        )  # "for the next hour": articles are fractions
 
     @property
     def span(self) -> tuple[int, int]:

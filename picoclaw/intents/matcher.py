@@ -456,7 +456,10 @@ class IntentMatcher:
         elif share < SURE_WHOLE or (whole and (found.tool or found.missing)):
             return found
         other = lead(share, talk) if is_order or share >= MIN_TOPIC_SHARE else None
-        if other and found.missing and other.route == "proposal" and not other.arguments:
+        is_shown = (
+            whole and found.tool == "output" and intent.kind == ""
+        )  # "dim the lamp": its level, and the question to what
+        if other and (found.missing or is_shown) and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
@@ -659,8 +662,12 @@ class IntentMatcher:
         """The words of a time whose parts stand apart, where they make one in a row: "On Sundays let the pump run at nine"."""
         found = list[int]()
         for i in left:
-            if i not in found:
-                found += range(i, i + self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]))
+            count = self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]) if i not in found else 0
+            is_of_output = found and s.words[i] in self.words["on"]  # "mondays, lamp on at six"
+            if count and not (
+                is_of_output and self.times.count_part(s.words[i + 1 : i + MAX_SHORT_WORDS]) == count - 1
+            ):
+                found += range(i, i + count)
         row = Sentence(" ".join(s.words[i] for i in found), self.words)
         clocks = sum(self.times.names_a_time(row.words[i:]) for i in range(len(row.words)))
         if not {*found} <= {*left} or clocks > 1:
@@ -729,7 +736,8 @@ class IntentMatcher:
         from picoclaw.intents.frames import FrameReader, rank_fit
 
         kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
-        orders = self._mood(s, begins[-1], len(s.words)) == "acts"
+        asks = s.asks and s.longest(s.names, begins[-1]) is not None  # "pump running?"
+        orders = not asks and self._mood(s, begins[-1], len(s.words)) == "acts"
         open_intents = {name for name in self._framed if self._is_open(self.intents[name], s, kinds, offered)}
         frames = [
             frame
@@ -853,7 +861,9 @@ class IntentMatcher:
 
     def _is_statement(self, s: Sentence) -> bool:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
-        is_told = s.holds(self.words["negations"]) or s.holds(self.words["reported"]) or self._says_if(s)
+        begins = s.words[:1] and (s.words[0] not in self.words["tells"] or s.longest(self.words["negations"], 0))
+        is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
+        is_told = is_negated or s.holds(self.words["reported"]) or self._says_if(s)
         return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
 
     def _says_if(self, s: Sentence) -> bool:

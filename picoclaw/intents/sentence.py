@@ -50,6 +50,7 @@ _FOUND_NOTE = pattern(r"(?m)\d\d:\d\d \([^)\n]*\) ([^\n/]+?)(?= / |$)")
 _SUBJECT = pattern(r"(?i)(.+? (?:is|are))\b")
 _ISH = pattern(r"(\d{1,2}(?:[:.]\d\d)?)ish")
 _HOURS = pattern(r"(\d{1,2})h(\d\d)?")
+_FOUR_DIGITS = pattern(r"(0\d)([0-5]\d)", re.ASCII)
 _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(
     r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII
@@ -129,6 +130,8 @@ class Sentence:
                 parts = _AMOUNT_PART.findall(word)  # "1h30m"
             elif about := _ISH.fullmatch(word):
                 parts = [about[1]]
+            elif clock := _FOUR_DIGITS.fullmatch(word):
+                parts = [f"{clock[1]}:{clock[2]}"]  # "at 0630"
             elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
                 parts = [f"{clock[1]}:{clock[2] or '00'}"]
             elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:

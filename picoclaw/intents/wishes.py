@@ -31,6 +31,7 @@ MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
+_REPEATS = frozenset({"cron_expr", "every_seconds"})
 _ENDS = frozenset({"off", "remove", "disable"})
 
 
@@ -56,6 +57,24 @@ class WishMatcher(IntentMatcher):
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
+    def _match_joined(self, text: str, offered: Collection[Any] | None) -> IntentMatch | None:
+        """What comes again, where its days stand apart from their hour: "on weekdays put the heater on at half five"."""
+        s = self._read(text)
+        when = self._join_time(self._book.slot("often"), s, range(len(s.words))) if not s.asks else []
+        if len(when) < 2 or when == [*range(when[0], when[-1] + 1)]:
+            return None
+        ends = [i for i in range(len(s.words)) if i not in when and (i + 1 in when or i + 1 == len(s.words))]
+        begins = [i for i in range(len(s.words)) if i not in when and (i - 1 in when or i == 0)]
+        rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
+        match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered)
+        repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
+        if match is None or not repeats or not is_complete(match) or match.route not in WHOLE_ROUTES:
+            return None
+        is_later = (
+            self._moves_with_text(match) and text.find(str(match.arguments.get("message", ""))) < s.starts[when[-1]]
+        )
+        return None if is_later else match  # "remind me every monday to be at work at 6"
+
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
     ) -> list[tuple[str, IntentMatch | None]]:
@@ -65,6 +84,8 @@ class WishMatcher(IntentMatcher):
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
+            if not is_complete(parts[0][1]) and (again := self._match_joined(text, offered)):
+                parts = [(text, again)]
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
@@ -242,12 +263,14 @@ class WishMatcher(IntentMatcher):
         intent = self.intents[match.intent]
         if is_aside and not intent.kind and not self._is_asked(part):
             return []  # "it was so hot"
-        if parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
+        rest = [Sentence(one, self.words) for one in parts if one != part]
+        is_more = is_aside or any(self._mood(one, 0, len(one.words)) != "tells" for one in rest if one.words)
+        if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
             return []  # "remind me at 6 to feed the cat, the dog"
         moves = self._can_be_undone(match) or match.arguments.get("action") in _ENDS
         begins = parts[0] == part and (moves or (last.name and intent.after))
         reasons = [one for one in parts if one != part]
-        is_past = not self._begins_order(Sentence(part, self.words), 0) and any(
+        is_past = not self._is_plain_order(part) and any(
             Sentence(one, self.words).holds(self.words["past"]) for one in reasons
         )  # "I had thought of it, heater on"
         is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
@@ -271,10 +294,15 @@ class WishMatcher(IntentMatcher):
     def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
         """Whether a sentence asks and orders nothing."""
         s = Sentence(text, self.words)
-        tells = self._is_statement(s) and not (match and match.tool)
+        if not self._is_statement(s):
+            return False
         begin = min(self._after(s, self._book.slot("because_word").values, 0), len(s.words) - 1)
-        has_verb = any(word.endswith("'s") for word in s.words) and s.words[begin] in self.words["tells"]
-        return tells and (bool(match and match.answer) or has_verb or self._mood(s, begin, len(s.words)) == "tells")
+        near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
+        is_told = self._mood(s, begin, len(s.words)) == "tells"
+        reads = match is not None and match.tool != "" and (self.intents[match.intent].kind != "" or not is_told)
+        has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
+        is_told |= has_verb or bool(match and match.answer and not match.tool)
+        return is_told and not reads  # "it's roasting in there"
 
     def _gives_reason(self, text: str) -> bool:
         """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
@@ -287,7 +315,7 @@ class WishMatcher(IntentMatcher):
         tables += [*(self._book.slot(name).values for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
         states = self._book.slot("quantity").values.keys() | words["past"].keys()  # "it is warm", "I called her"
-        acts = (word for word in s.words[begin:] if word not in states)
+        acts = (word for word in s.words[begin:] if word not in states and stem_word(word) not in states)
         is_more |= any(stem_word(word) in self._acts for word in acts) or any(map(s.holds, tables))
         firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
         return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
@@ -408,13 +436,22 @@ class WishMatcher(IntentMatcher):
         """Whether an order begins at a word, with its verb."""
         for name in ("polite", "requests"):
             begin = max(begin, self._after(s, self.words[name], begin))
-        verbs = (self.words["wants"], self.words["fetches"])
-        is_verb = begin < len(s.words) and stem_word(s.words[begin]) in self._acts
-        return is_verb or any(self._after(s, table, begin) for table in verbs)
+        return begin < len(s.words) and stem_word(s.words[begin]) in self._acts
+
+    def _is_plain_order(self, text: str) -> bool:
+        """Whether a text begins with a verb of any order, behind words that say nothing."""
+        s, begin = Sentence(text, self.words), 0
+        while begin < len(s.words) and (
+            end := self._after(s, self._lead, begin) or self._after(s, self.words["polite"], begin)
+        ):
+            begin = end
+        return self._begins_order(s, begin) or any(
+            self._after(s, self.words[name], begin) for name in ("wants", "fetches")
+        )
 
     def _asks(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
-        return any(s.longest(self.words["questions"], i) for i in range(end)) or self._begins_order(s, 0)
+        return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
 
     def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
