@@ -267,7 +267,8 @@ def test_talk_about_an_order_does_nothing(kind):
         if kind == "question" and any(words in text for words in ("can you", "could you", "will you", "would you")):
             continue
         done = acts(make(text))
-        if name == "memory_forget" and kind in {"do not", "don't", "never"} and done and done.name == "memory_store":
+        forgets = name == "memory_forget" or text.startswith("forget ")
+        if forgets and kind in {"do not", "don't", "never"} and done and done.name == "memory_store":
             continue  # "never forget the key is under the mat" asks for a note
         assert done is None or not acts(text), (name, make(text), done)
 

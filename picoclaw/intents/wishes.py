@@ -375,7 +375,8 @@ class WishMatcher(IntentMatcher):
                 if ending and any(kinds) and not (rest and rest[0][1] and rest[0][1].intent == first.intent):
                     continue  # "fan and lamp are off", "fan and lamp not off"
                 is_output = first.tool in {"output", "output_history"}  # "how warm is it, fan on" is two things
-                tells = hit and (is_output or (s.holds(self.words["past"]) and not self._asks(s, i)))
+                is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
+                tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not self._asks(s, i)))
                 is_open = (hit or is_output) and not kinds[0] and any(kinds)
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
