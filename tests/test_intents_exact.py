@@ -83,6 +83,7 @@ def said_as(slot):
 VALUES = {
     "file": "plan.txt",
     "content": "water the roses",
+    "amended": "the fuse is 3 A",
     "time_window": "from 6 to 8",
     "but_output": "light",
     "every_output": "everything",

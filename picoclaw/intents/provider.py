@@ -170,7 +170,8 @@ class IntentProvider:
                 return [(text, met)]
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
-        if all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
+        may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
+        if may_count and all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]

@@ -383,6 +383,14 @@ class TimeReader:
         """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
         return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in f" {said} "), "")
 
+    def _put_behind(self, before: Sequence[str], clock: str, said: str) -> str:
+        """The same twelve hours later, where a bare hour stands behind a later one: "at 9, 12, 3 and 5", "at 8 and 8"."""
+        is_plain = ":" not in said and not self._get_half(said) and set(said.split()).isdisjoint(self._words["oclock"])
+        if not before or not is_plain or not clock[:2].isdigit() or len(before[0]) != len(clock):
+            return clock
+        later = f"{int(clock[:2]) + 12:02}{clock[2:]}"
+        return later if clock <= before[0] < later < "24" else clock
+
     def put_past_noon(self, clock: str, said: str) -> str:
         """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon."""
         is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
@@ -514,7 +522,8 @@ class TimeReader:
             value, more = self._clock(tail[start:], part, bare=bool(times) and joined)
             if not value:
                 break
-            times.append(value["at"])
+            said = tail[start : start + more]
+            times.append(value["at"] if part else self._put_behind(times[-1:], value["at"], said))
             end = start + more
             if self.names_a_day(tail[start:end].split()):
                 days += days + 1 == len(times)
