@@ -44,6 +44,8 @@ _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
 _MAX_NAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
+_DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
+"""Intents that say that nothing more is wanted."""
 _ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
 _ALL = "**"
@@ -175,7 +177,17 @@ class IntentProvider:
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
+        wishes = [(said, self._tell_what_stays(match, last)) for said, match in wishes]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+
+    def _tell_what_stays(self, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
+        """The same; a "never mind" behind an order that switched something on is told that this does not end it."""
+        if not match or match.intent not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
+            return match
+        if str(last.arguments.get("level", "on")) in {"off", "0"}:
+            return match
+        told = fill_fields(self._matcher.say["stays_on"], {"name": str(last.arguments.get("name", ""))})
+        return match._replace(answer=f"{match.answer} {told}")
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
         """The first meeting in the language of the text; None in one that it is not held in."""
