@@ -1373,6 +1373,38 @@ def test_a_message_does_what_all_its_words_say_and_nothing_else(chat, tmp_path, 
     assert [name for name, _ in calls(turn)] == made
 
 
+FRAMED = [
+    "Translate into German: turn the lamp on for 2 minutes.",
+    "Translate into German, turn the lamp on for 2 minutes.",
+    "The opening line of my play: switch the lamp on for ten minutes.",
+    "My play goes: turn the lamp off, Gerald.",
+    "True or false: turn the lamp on for five minutes warms a room.",
+    "Title of my new song - turn the lamp on for an hour.",
+    "Sing a song called turn the lamp on for an hour.",
+    "Turn the lamp off, says the poem.",
+    "Turn the lamp on for 5 minutes? Never!",
+    "Hypothetically: turn the lamp on for 2 minutes.",
+    "In my novel the butler whispers: remind me at nine to poison the count.",
+    "Her diary reads: wake me at 6 tomorrow.",
+    "The note on the fridge reads: note that the milk is off.",
+    "Rewrite in caps: delete the tomato reminder.",
+]
+
+
+@pytest.mark.parametrize("text", FRAMED)
+def test_an_order_in_what_is_quoted_or_to_be_translated_is_answered_in_words(chat, tmp_path, text):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, _ = chat([say("A fine line.")], text)
+    assert calls(turn) == []
+
+
+@pytest.mark.parametrize("text", ["Hi there: turn the lamp off.", "One more thing: turn the lamp off."])
+def test_an_order_behind_an_opening_is_done(chat, tmp_path, text):
+    (tmp_path / "home/outputs.toml").write_text(LAMP)
+    turn, _ = chat([], text)
+    assert [name for name, _ in calls(turn)] == ["output"]
+
+
 def test_how_something_is_done_is_told_in_sentences_that_are_understood(chat, tmp_path):
     (tmp_path / "home/outputs.toml").write_text(LAMP)
     turn, bodies = chat([], "how do I set up a rule?")

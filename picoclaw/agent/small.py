@@ -647,6 +647,7 @@ class SmallProvider:
             return self._make_call(match.tool, match.arguments)
         if (
             "output" in offered
+            and read_form(wish) != "talk"
             and (switched := self._switch(wish))
             and not (match and match.route == "template" and match.tool == "output")
         ):
@@ -714,7 +715,7 @@ class SmallProvider:
         """The wishes of a message: parted where what stands on both sides has cues, or is understood by itself."""
         parts: list[str] = []
         begin = 0
-        if says("corrects", text):
+        if says("corrects", text) or says("framed", text):
             return [text]
         if limit := says("that_limit", text):  # "24 degrees is too much, she says. Are we above that?"
             return [f"{limit['asks'].strip()} {limit['limit']}{limit['rest']}"]
