@@ -1394,8 +1394,9 @@ FRAMED = [
 @pytest.mark.parametrize("text", FRAMED)
 def test_an_order_in_what_is_quoted_or_to_be_translated_is_answered_in_words(chat, tmp_path, text):
     (tmp_path / "home/outputs.toml").write_text(LAMP)
-    turn, _ = chat([say("A fine line.")], text)
+    turn, bodies = chat([say("A fine line.")], text)
     assert calls(turn) == []
+    assert all("response_format" not in body for body in bodies)  # no verb is offered
 
 
 @pytest.mark.parametrize("text", ["Hi there: turn the lamp off.", "One more thing: turn the lamp off."])

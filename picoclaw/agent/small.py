@@ -320,7 +320,7 @@ class SmallProvider:
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
         is_denied, offered = says("no_act", wish), self._offered(request)
-        if says("story", wish):
+        if says("story", wish) or says("framed", wish):
             return ()
         wish = PATTERNS["quoted"].sub("", wish) if is_denied else wish
         if not is_denied and "output" in offered and self._switch(wish):
