@@ -25,7 +25,7 @@ from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentM
 from picoclaw.intents.matcher import HOLE, is_complete
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
-from picoclaw.intents.wishes import WishMatcher
+from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
@@ -35,7 +35,6 @@ from picoclaw.window import remove_hints
 _WAITS = pattern(r"/yes (\d+) ")
 _FIELDS = pattern(r"\{(\w+)\}")
 _JOB_NUMBER = pattern(r" as number (\d+) ")
-_ENDS = frozenset({"off", "remove", "disable"})
 _SHOWN = "that"
 """What is shown and waits for a yes, as "it" may mean it."""
 _NUMBERED = pattern(r"^(\d+): (.*)$", re.MULTILINE)
@@ -505,7 +504,7 @@ class IntentProvider:
             return False
         found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
         match = found[0][1] if len(found) == 1 else None
-        if match is None or not is_complete(match) or match.arguments.get("action") not in _ENDS:
+        if match is None or not is_complete(match) or match.arguments.get("action") not in ENDS:
             return False
         return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
 

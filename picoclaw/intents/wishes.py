@@ -32,7 +32,7 @@ _MAX_WISHES = 4
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
-_ENDS = frozenset({"off", "remove", "disable"})
+ENDS = frozenset({"off", "remove", "disable"})
 
 
 class WishMatcher(IntentMatcher):
@@ -102,7 +102,7 @@ class WishMatcher(IntentMatcher):
             if not match or not is_complete(match) or match.score < 1.0 or match.route not in WHOLE_ROUTES:
                 continue
             intent = self.intents[match.intent]
-            if intent.kind and (intent.after or match.arguments.get("action") in _ENDS):
+            if intent.kind and (intent.after or match.arguments.get("action") in ENDS):
                 return text[: comma.start()]
         return text
 
@@ -251,7 +251,7 @@ class WishMatcher(IntentMatcher):
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
             intent, action = self.intents[first.intent], first.arguments.get("action")
-            if self._can_be_undone(first) or (last.name and ((intent.after and intent.kind) or action in _ENDS)):
+            if self._can_be_undone(first) or (last.name and ((intent.after and intent.kind) or action in ENDS)):
                 told[0] = False
                 told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
         if told.count(False) != 1:
@@ -267,7 +267,7 @@ class WishMatcher(IntentMatcher):
         is_more = is_aside or any(self._mood(one, 0, len(one.words)) != "tells" for one in rest if one.words)
         if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
             return []  # "remind me at 6 to feed the cat, the dog"
-        moves = self._can_be_undone(match) or match.arguments.get("action") in _ENDS
+        moves = self._can_be_undone(match) or match.arguments.get("action") in ENDS
         begins = parts[0] == part and (moves or (last.name and intent.after))
         reasons = [one for one in parts if one != part]
         is_past = not self._is_plain_order(part) and any(
