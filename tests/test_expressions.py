@@ -153,6 +153,8 @@ LONG = [
     (page, ["- ", "- a", "<!--", "# a\n", "- a:\n", "- a ", "- a: ", "- **a", "- **", "-  ", "```\n", "- a\n  - b:\n", "\n", " ", ":", "*"]),
     (lambda s: extract_body(f"---\nname: x\n---\n{s}\n", Path("x")), ["{baseDir", "`", "[a]: #\n\n", '[a]: # "', '<a b="', "~~~\n", "\u200d"]),
     (lambda s: extract_body(f"---\nname: x\n---\n---{s}x", Path("x")), [" "]),
+    (calls, ['<invoke name="exec">', "[TOOL_CALLS]"]),
+    (lambda s: calls(f"{s}x"), ["<end_of_turn>", "</s> ", '<tool_call>{"name": "exec"}\n']),
     (calls, ['<exec a="', '<exec a="b" ', ' a="b"', "<a\n", '<exec a="b"\n']),
     (escape_control_tokens, ["<|", "<", "[", "[/", "<" + "a" * 39, "</", "<tool_", "<|<", "<｜", "[|user|", "<seed:a"]),
     (untrusted, ["\x1b[", "\x1b]", "\x9b", "</untrusted", "<untrusted", "\r", "\u202e", "<", " "]),

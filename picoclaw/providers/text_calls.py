@@ -9,7 +9,8 @@ import ast
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from picoclaw.messages import Request
@@ -20,6 +21,7 @@ ReadCall = Callable[[Any], ParsedCall | None]
 """Reads an object that names a tool and its arguments; None for one that does not."""
 
 _MAX_BLOCK = 20_000
+_MAX_WITHOUT_CALL = 100  # reading a block may search the rest of the text
 _TOOL = r"(?:functions\.)?(?P<name>[a-zA-Z_][\w.-]*)"
 
 CALL_OPENINGS = r"<\||<｜|\[TOOL_CALLS\]|<TOOLCALL>|<start_function_call>|<[a-z]{1,12}:tool_call>"
@@ -75,8 +77,9 @@ _HARMONY_THOUGHT = pattern(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|me
 _HARMONY_HEAD = pattern(
     r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)(?:<\|constrain\|>\w+)?<\|message\|>"
 )
-_LAST_TOKEN = pattern(
-    r"(?<!\s)(?:\s*(?:<\|(?:eot_id|eom_id|im_end|end|end_of_text|endoftext|return)\|>|</s>|<end_of_turn>))+\s*\Z"
+_LAST_TOKENS = (
+    *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<|return|>"),
+    *("</s>", "<end_of_turn>"),
 )
 
 
@@ -84,7 +87,20 @@ def remove_tokens(text: str) -> str:
     """Leave out the tokens around an answer, and GPT-OSS's thoughts, which a server should have kept to itself."""
     if "<|channel|>" in text:
         text = _HARMONY_HEAD.sub("", _HARMONY_THOUGHT.sub("", text))
-    return _LAST_TOKEN.sub("", text)
+    end = len(text)
+    while True:
+        kept = _find_last(text, end)
+        token = next((token for token in _LAST_TOKENS if text.endswith(token, 0, kept)), "")
+        if not token:
+            return text if end == len(text) else text[:kept]
+        end = kept - len(token)
+
+
+def _find_last(text: str, end: int) -> int:
+    """The end of the last word before a place."""
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
 
 
 def find_dialect_calls(
@@ -98,11 +114,28 @@ def find_dialect_calls(
     for shape, needles, read in _DIALECTS:
         if not all(needle in text for needle in needles) or (shape is _PYTHON_ALONE and not alone):
             continue
-        blocks = [(block.start(), read(block, understood)) for block in shape.finditer(text)]
-        found = [(at, calls) for at, calls in blocks if calls and are_all_known(calls, known)]
-        if found and not _is_quoted(after + text[: found[0][0]]):
-            return _WRAPPERS.sub("", text[: found[0][0]]).strip(), [call for _, calls in found for call in calls]
+
+        def read_known(block: re.Match[str], read: _ReadBlock = read) -> list[ParsedCall]:
+            calls = read(block, understood)
+            return calls if are_all_known(calls, known) else []
+
+        found = _read_blocks(shape.finditer(text), read_known)
+        if found and not _is_quoted(after + text[: (at := found[0][0].start())]):
+            return _WRAPPERS.sub("", text[:at]).strip(), [call for _, calls in found for call in calls]
     return text, []
+
+
+def _read_blocks(
+    blocks: Iterable[re.Match[str]], read: Callable[[re.Match[str]], list[ParsedCall]]
+) -> list[tuple[re.Match[str], list[ParsedCall]]]:
+    """The blocks that hold calls, with these."""
+    found, without = [], 0
+    for block in blocks:
+        if calls := read(block):
+            found.append((block, calls))
+        elif (without := without + 1) == _MAX_WITHOUT_CALL:
+            break
+    return found
 
 
 def are_all_known(calls: Collection[ParsedCall], known: Collection[str]) -> bool:
@@ -148,7 +181,9 @@ def _parse_values(text: str, at: int, *, several: bool) -> list[Any]:
         while text[at : at + 1] in {"{", "["} and (several or not values):
             value, end = json.JSONDecoder().raw_decode(text, at)
             values.append(value)
-            at = end + len(text[end:]) - len(text[end:].lstrip("; \t\r\n"))
+            at = end
+            while text[at : at + 1] in {";", " ", "\t", "\r", "\n"}:
+                at += 1
     except (ValueError, RecursionError):
         return []
     return values
@@ -210,7 +245,8 @@ def _parse_python_call(node: Any) -> ParsedCall:
     return function.id, {word.arg or "": ast.literal_eval(word.value) for word in node.keywords}
 
 
-_Dialect = tuple[re.Pattern[str], tuple[str, ...], Callable[[re.Match[str], ReadCall], list[ParsedCall]]]
+_ReadBlock = Callable[[re.Match[str], ReadCall], list[ParsedCall]]
+_Dialect = tuple[re.Pattern[str], tuple[str, ...], _ReadBlock]
 _DIALECTS: tuple[_Dialect, ...] = (
     (_DIALECT_ELEMENT, ("function=",), _parse_element_calls),
     (_DIALECT_ELEMENT, ("invoke name=",), _parse_element_calls),
@@ -462,7 +498,8 @@ class TextCallParser:
             blocks = list(_find_elements(text) if shape is _CALL_ELEMENT else shape.finditer(text))
             beside = text[: blocks[0].start()] + text[blocks[-1].end() :] if blocks else ""
             alone = not self._spoke and len(blocks) == 1 and not _MARKUP.sub("", beside)
-            found = [(block, calls) for block in blocks if (calls := self._within(block, alone=alone))]
+            intended = [block for block in blocks if shape is not _CALL_ELEMENT or self._is_call_element(block)]
+            found = _read_blocks(intended, partial(self._within, alone=alone))
             if found and _is_call_intended(text, [block for block, _ in found]):
                 return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
                     call for _, calls in found for call in calls
@@ -477,6 +514,9 @@ class TextCallParser:
         """Whether an answer in a tag is meant to be so: others are in it, or the owner spoke of such things."""
         return "</" in wrapped["inside"] or any(word in self._asked for word in ("xml", "html", f"<{wrapped[1]}"))
 
+    def _is_call_element(self, block: re.Match[str]) -> bool:
+        return block["element"] in self._known or bool(_CALL_WORD.fullmatch(block["element"]))
+
     def _within(self, block: re.Match[str], *, alone: bool) -> list[ParsedCall]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""
         if block.re.pattern != _CALL_ELEMENT.pattern:
@@ -489,8 +529,6 @@ class TextCallParser:
             given[attribute["key"]] = value
         if block["element"] in self._known:
             return [(block["element"], given)] if given or block["closed"] else []
-        if not _CALL_WORD.fullmatch(block["element"]):
-            return []
         written = given.get("arguments") or given.get("parameters") or ""
         if not written:
             # between the element's tags; what a model makes up there as the result is none
