@@ -13,6 +13,13 @@ from picoclaw.config import load_config
 from picoclaw.outputs import config
 from picoclaw.workspace import prepare_home
 
+SOON = {
+    "daemon.service._TERMINAL_GRACE_S": 0.5,
+    "daemon.delivery._FIRST_RETRY_S": 0.2,
+    "daemon.delivery._CHECK_INTERVAL_S": 0.2,
+}
+"""What goes to a terminal is sent elsewhere half a second after the start, and what failed is tried again at once."""
+
 PUMP = """
 [outputs.pump]
 line = "GPIO17"
@@ -46,17 +53,19 @@ def furnished(home, settings="", outputs=""):
 class Daemon:
     """A daemon on a home of its own, told to end when the test is over."""
 
-    def __init__(self, home, *words, **more):
+    def __init__(self, home, *words, constants=(), **more):
         self.home = home
         self.folder = home / "picoclaw"
         output, given = os.pipe()
         words = ["run", "--board", "sim", *words]
         with Path(os.devnull).open("rb") as nothing:
             if any(name.startswith(OWN_START) for name in more):
+                assert not constants
                 streams = {"stdin": nothing, "stdout": given, "stderr": given}
                 self.process = subprocess.Popen([*PICOCLAW, *words], env=environment(home, **more), cwd="/", **streams)
             else:
-                self.process = STARTER.start(words, environment(home, **more), [nothing.fileno(), given, given])
+                streams = [nothing.fileno(), given, given]
+                self.process = STARTER.start(words, environment(home, **more), streams, constants=constants)
         os.close(given)
         self.process.stdout = os.fdopen(output, encoding="utf-8")
 

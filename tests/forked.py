@@ -103,6 +103,10 @@ def run(request, streams):
         os.chdir("/")
         sys.argv = ["picoclaw", *request["words"]]
         sys.orig_argv = [sys.executable, "-m", "picoclaw", *request["words"]]
+        for name, value in request["constants"].items():
+            module, _, constant = name.rpartition(".")
+            assert hasattr(importlib.import_module(f"picoclaw.{module}"), constant), name
+            setattr(sys.modules[f"picoclaw.{module}"], constant, value)
         from picoclaw.__main__ import main
 
         sys.exit(main())
@@ -214,11 +218,15 @@ class Starter:
                 theirs.close()
         return self._channel
 
-    def start(self, words, environment, streams, *, terminal=False):
-        """Fork a process with three streams, which stay open here; `terminal`: the first is its controlling one."""
+    def start(self, words, environment, streams, *, terminal=False, constants=()):
+        """Fork a process with three streams, which stay open here; `terminal`: the first is its controlling one.
+
+        `constants` are set in it ("daemon.delivery._FIRST_RETRY_S": 0.1), so that no test waits as long as a user would.
+        """
         words = [str(word) for word in words]
         ours, theirs = socket.socketpair()
-        request = json.dumps({"words": words, "environment": environment, "terminal": terminal}).encode()
+        given = {"environment": environment, "terminal": terminal, "constants": dict(constants)}
+        request = json.dumps({"words": words, **given}).encode()
         with theirs:
             socket.send_fds(self._open(environment), [request], [*streams, theirs.fileno()])
         return Forked(words, ours)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 import telegram_server as tg
-from daemon_kit import Daemon, furnished, until
+from daemon_kit import SOON, Daemon, furnished, until
 from mqtt_broker import free_port
 from page_house import Client
 from person import Person, picoclaw, picoclaw_process
@@ -55,11 +55,12 @@ def untold(folder):
 
 def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server):
     folder = house(tmp_path, server)
-    server.fail("sendMessage", *[tg.BAD_GATEWAY] * 2)
+    server.fail("sendMessage", *[tg.BAD_GATEWAY] * 99)
     picoclaw_process(tmp_path, "chat", "-m", "hello")
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         until(lambda: "waiting: not delivered yet" in log(tmp_path))
+        server.mend("sendMessage")
         server.wait(lambda: any("It is warm (greenhouse temperature " in text for text in server.texts()), 20)
         until(lambda: log(tmp_path).rstrip().endswith("; tell: told"))
         until(lambda: waiting(folder) == [])  # struck out a moment later
@@ -68,7 +69,7 @@ def test_an_alarm_reaches_an_owner_who_has_only_used_terminals(tmp_path, server)
 def test_an_alarm_that_telegram_refuses_waits_for_a_terminal_and_the_log_says_so(tmp_path, server):
     house(tmp_path, server)
     server.fail("sendMessage", *[tg.error(403, "Forbidden: bot was blocked by the user")] * 9)
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         daemon.says("it waits for a terminal: Telegram refused")
         assert log(tmp_path).rstrip().endswith("; tell: waiting: not delivered yet")
@@ -81,7 +82,7 @@ def test_an_alarm_waits_for_a_terminal_too_while_telegram_cannot_be_reached(tmp_
     folder = house(tmp_path, server, rules=RULES.replace('-50"', '-50 for 3 seconds"'))
     config = folder / "config.toml"
     config.write_text(config.read_text().replace(server.url, f"http://127.0.0.1:{free_port()}"))
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         until(lambda: "not delivered yet" in log(tmp_path))
         with Person(tmp_path, "chat") as person:
@@ -92,7 +93,7 @@ def test_an_alarm_waits_for_a_terminal_too_while_telegram_cannot_be_reached(tmp_
 def test_an_alarm_goes_to_the_page_and_to_telegram(tmp_path, server):
     port = free_port()
     folder = house(tmp_path, server, f"[page]\nenabled = true\nport = {port}\n", rules="")
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         browser = Client(Place(port), folder, None, [])
         browser.login()
@@ -109,7 +110,7 @@ def test_an_alarm_comes_once_to_each_chat(tmp_path, server, chat):
     """The owner's with the bot, the page, and the one that they spoke in last; once where two of them are the same."""
     port = free_port()
     folder = house(tmp_path, server, f"[page]\nenabled = true\nport = {port}\n", rules="")
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         browser = Client(Place(port), folder, None, [])
         browser.login()
@@ -127,7 +128,7 @@ def test_an_alarm_comes_once_to_each_chat(tmp_path, server, chat):
 
 def test_a_reminder_from_the_command_line_reaches_telegram_when_no_terminal_is_open(tmp_path, server):
     house(tmp_path, server, rules="")
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         assert picoclaw_process(tmp_path, "cron", "add", "water the figs", "--in", "1").returncode == 0
         server.wait(server.texts, 15)
@@ -144,7 +145,7 @@ def test_a_rule_that_fails_tells_the_owner_so_in_words(tmp_path, server):
     pump = 'output = "pump"\nlasts = "1 minute"\n'
     folder = house(tmp_path, server, rules=RULES + pump)
     (folder / "outputs.toml").write_text('[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\n')
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.ready()
         (failed,) = server.wait(lambda: [text for text in server.texts() if text.startswith("Rule warm (")], 20)
         assert "failed: " in failed
@@ -171,7 +172,7 @@ def test_no_more_than_so_many_alarms_wait_for_a_way_that_is_gone(tmp_path):
         kept = outbox.put("page:1", "another's", 0.0)
         with database.transaction() as connection:
             numbers = [put_message(connection, "mqtt:alarms", str(n), 0.0) for n in range(MAX_WAITING_ALARMS + 20)]
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, constants=SOON) as daemon:
         daemon.says("messages wait for mqtt:alarms")
         until(lambda: numbers[0] not in untold(folder))
         assert sum("messages wait" in line["text"] for line in daemon.asked("status")["log"]) == 1

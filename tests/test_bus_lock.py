@@ -98,7 +98,6 @@ def test_two_processes_read_a_part_one_after_the_other(state):
     assert all(len(set(reading.split())) <= 1 for reading in readings), "each reading is one process's alone"
 
 
-@pytest.mark.alone
 def test_a_part_that_measures_for_seconds_holds_up_neither_the_bus_nor_another_process(state):
     began, took = threading.Event(), []
     slow_board = board_of(state)

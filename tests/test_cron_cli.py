@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from daemon_kit import until
 from model_server import ModelServer, reply
 from person import Person, environment, picoclaw
 from sandbox_kit import gone, needs_walls
@@ -116,10 +117,8 @@ def test_a_command_that_the_chat_left_behind_is_said_to_have_been_cut_off(tmp_pa
     allow(tmp_path)
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
-        cron(tmp_path, "add", "--command", "sleep 20", "--in", "1")
-        until = time.monotonic() + 10
-        while "now command" not in cron(tmp_path)[1] and time.monotonic() < until:
-            time.sleep(0.1)
+        cron(tmp_path, "add", "--command", "sleep 20", "--in", "0.1")
+        until(lambda: "now command" in cron(tmp_path)[1])
         person.types("\x04")
         assert person.leaves() == 0
     with Person(tmp_path, "chat", "--board", "sim") as person:
@@ -133,12 +132,9 @@ def test_a_chat_that_ends_leaves_no_command_behind_and_says_what_has_not_begun(t
     with Person(tmp_path, "chat", "--board", "sim") as person:
         person.sees("> ")
         cron(tmp_path, "add", "--command", "touch number; sleep 6363; true", "--write", "--in", "0.1")
-        until = time.monotonic() + 10
-        while not (work / "number").exists() and time.monotonic() < until:
-            time.sleep(0.05)
+        until((work / "number").exists)
         cron(tmp_path, "add", "--command", "touch second", "--write", "--in", "0.1")
-        while "2: now command" not in cron(tmp_path)[1] and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: "2: now command" in cron(tmp_path)[1])
         person.types("\x04")
         assert person.leaves() == 0
     assert (work / "number").exists()

@@ -7,7 +7,7 @@ import json
 import time
 
 import pytest
-from daemon_kit import PUMP, Daemon, furnished, until
+from daemon_kit import PUMP, SOON, Daemon, furnished, until
 from model_server import ModelServer, call, reply
 from mqtt_broker import free_port
 from page_house import PaperHouse, later, served
@@ -386,7 +386,7 @@ def test_a_monitor_hears_of_the_board_and_people_hear_nothing(tmp_path):
     port = free_port()
     hooks = f'[hooks.monitor]\n{BY_TOKEN}words = "heartbeat"\n[hooks.house]\n{BY_TOKEN}words = "{{a}} of {{b}}"\nanswer = false\n'
     folder = made_home(tmp_path, port, hooks)
-    with Daemon(tmp_path).ready():
+    with Daemon(tmp_path, constants=SOON).ready():
         door = Door(port, tmp_path)
         answer = {"number": 1, "ok": True, "answer": "HEARTBEAT_OK"}
         assert door.post("monitor", b"", TOKEN | {"Prefer": "wait=30"})[:2] == (200, answer)
@@ -436,7 +436,7 @@ def test_an_answer_goes_where_the_hook_says_or_to_the_chat_that_was_used_last(tm
     words = f'{BY_TOKEN}words = "{{a}}"\nanswer = false\n'
     hooks = f'[hooks.house]\n{words}to = "page"\n[hooks.monitor]\n{words}to = "telegram"\n'
     folder = made_home(tmp_path, port, hooks)
-    with Daemon(tmp_path).ready():
+    with Daemon(tmp_path, constants=SOON).ready():
         door = Door(port, tmp_path)
         door.client.home = folder
         door.client.login()

@@ -53,7 +53,7 @@ class _Echo(BaseHTTPRequestHandler):
 def echo():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
         server.connections = 0
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
 

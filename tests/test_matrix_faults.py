@@ -100,7 +100,6 @@ def judge(expected, told):
     return [text for text in expected if not counts[text]], {text: n for text, n in counts.items() if n > 1}
 
 
-@pytest.mark.alone
 def test_nothing_is_lost_and_nothing_is_doubled(tmp_path):
     expected, told, counts = play(tmp_path / "home", 42, 5)
     assert judge(expected, told) == ([], {})

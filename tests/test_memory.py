@@ -579,7 +579,6 @@ for turn in range(30):
 """
 
 
-@pytest.mark.alone
 def test_two_processes_at_once(place):
     command = [sys.executable, "-c", SEARCHING, str(place), str(Path(__file__).parent)]
     children = [subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True) for name in ("lamp", "door")]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from daemon_kit import Daemon, furnished, until
+from daemon_kit import SOON, Daemon, furnished, until
 from mqtt_broker import free_port
 from person import picoclaw
 from rows import each_row
@@ -51,7 +51,7 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def __enter__(self):
         return self
@@ -168,7 +168,7 @@ def test_an_alarm_reaches_both_ways_once_and_waits_for_a_server_that_fails(tmp_p
         ways += f"[notify.hook]\nkind = 'webhook'\nurl = '{second.url}/{SECRET}'\n[history]\nevery_seconds = 1\n"
         folder = furnished(tmp_path, ways)
         (folder / "rules.toml").write_text(RULES)
-        with Daemon(tmp_path).ready() as daemon:
+        with Daemon(tmp_path, constants={**SOON, "channels.notify._DOWN_S": 0.2}).ready() as daemon:
             until(lambda: second.got)
             assert "It is warm" in second.got[0][2]["text"]
             until(lambda: any("HTTP 503" in line["text"] for line in daemon.asked("status")["log"]))

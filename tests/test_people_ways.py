@@ -76,7 +76,6 @@ def household(tmp_path_factory):
         yield daemon.ready()
 
 
-@pytest.mark.alone
 @is_root
 def test_another_user_of_the_machine_chats_as_the_person_they_are(household, tmp_path):
     home = household.home
@@ -94,7 +93,6 @@ def test_another_user_of_the_machine_chats_as_the_person_they_are(household, tmp
         assert {info.key for info in Sessions(database).listed()} >= {"terminal", "terminal:nobody"}
 
 
-@pytest.mark.alone
 @is_root
 @pytest.mark.parametrize("session", ["terminal", "terminal:daemon", "page:home", "../x", "terminal:nobody2"])
 def test_nobody_comes_into_a_conversation_that_is_not_theirs(household, tmp_path, session):
@@ -109,7 +107,6 @@ def test_nobody_comes_into_a_conversation_that_is_not_theirs(household, tmp_path
             assert any(said in text for text in texts) == (info.key == mine)
 
 
-@pytest.mark.alone
 @is_root
 @pytest.mark.parametrize("command", ["/model", "/approvals", "/yes 1", "/rule remove x"])
 def test_a_member_at_a_terminal_has_a_members_commands(household, tmp_path, command):
@@ -128,7 +125,6 @@ print(line.next())
 """
 
 
-@pytest.mark.alone
 @is_root
 @pytest.mark.parametrize("word", ["status", "quit", "restart", "stop", "mqtt", "fleet"])
 def test_what_terminals_may_ask_beside_a_chat_is_the_owners(household, tmp_path, word):
@@ -144,7 +140,6 @@ def test_what_terminals_may_ask_beside_a_chat_is_the_owners(household, tmp_path,
     assert household.process.poll() is None
 
 
-@pytest.mark.alone
 @is_root
 def test_who_is_not_named_is_not_let_in(household, tmp_path):
     asked = run_as("games", tmp_path, "chat", "--on", ME, "-m", "how warm is it?")
@@ -153,7 +148,6 @@ def test_who_is_not_named_is_not_let_in(household, tmp_path):
         assert not [info.key for info in Sessions(database).listed() if "games" in info.key]
 
 
-@pytest.mark.alone
 @is_root
 def test_what_a_member_is_told_later_is_told_to_them_alone(household, tmp_path):
     with closing(household.line()) as owner:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from daemon_kit import Daemon, events_until
 from model_server import ModelServer, call, chunk, reply, silence
-from person import PICOCLAW, Person, environment, picoclaw_process
+from person import PICOCLAW, Person, environment, picoclaw, picoclaw_process
 from rows import each_row
 from sandbox_kit import needs_walls
 
@@ -367,11 +367,12 @@ def test_who_is_to_begin_afresh_and_is_told_to_end_ends(tmp_path):
         assert "ready" not in daemon.process.stdout.read()
 
 
-def test_status_tells_a_silent_daemon_from_none(tmp_path):
+def test_status_tells_a_silent_daemon_from_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("picoclaw.cli.status._STATUS_TIMEOUT_S", 0.2)
     with Daemon(tmp_path) as daemon:
         daemon.ready()
         daemon.process.send_signal(signal.SIGSTOP)
-        told = picoclaw_process(tmp_path, "status")
+        told = picoclaw(tmp_path, "status")
         daemon.process.send_signal(signal.SIGCONT)
         assert told.returncode == 1
         assert f"(process {daemon.process.pid})" in told.stdout
@@ -439,10 +440,11 @@ def test_a_limit_that_is_none_is_refused(tmp_path, words):
     assert "--memory-mb" in refused.stderr
 
 
-def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path):
+def test_the_doctor_does_not_call_a_frozen_daemon_absent(tmp_path, monkeypatch):
+    monkeypatch.setattr("picoclaw.maintenance.doctor._STATUS_TIMEOUT_S", 0.2)
     with Daemon(tmp_path).ready() as daemon:
         daemon.process.send_signal(signal.SIGSTOP)
-        found = json.loads(picoclaw_process(tmp_path, "doctor", "--offline", "--json").stdout)
+        found = json.loads(picoclaw(tmp_path, "doctor", "--offline", "--json").stdout)
     assert [(row["status"], "no answer" in row["detail"]) for row in found if row["name"] == "daemon"] == [
         ("bad", True)
     ]

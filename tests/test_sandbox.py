@@ -225,7 +225,7 @@ def test_there_is_no_network_unless_it_is_given(bench):
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/x"
     ask = f"import urllib.request; print(urllib.request.urlopen({address!r}, timeout=3).status)"
     assert "200" not in bench.run("python3", "-c", ask)

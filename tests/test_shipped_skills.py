@@ -439,7 +439,7 @@ class HomeAssistant(BaseHTTPRequestHandler):
 def test_home_assistant_is_asked_as_it_wants_to_be(tmp_path):
     HomeAssistant.seen.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), HomeAssistant)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     (block,) = [block for name, block in BLOCKS if "curl" in block]
     (tmp_path / ".homeassistant-header").write_text("Authorization: Bearer abc\n")
     try:

@@ -78,7 +78,6 @@ class Reader:
         file.write_text(text)
 
 
-@pytest.mark.alone
 def test_every_command_does_what_the_page_says(tmp_path):
     with ExitStack() as stack:
         reader = Reader(tmp_path, stack)

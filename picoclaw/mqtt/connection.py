@@ -105,6 +105,13 @@ class _Client(paho.Client):
             is_ours = number in self._out_messages
             return self._do_on_publish(number, why, nothing) if is_ours else MQTTErrorCode.MQTT_ERR_SUCCESS
 
+    def _packet_queue(self, *given: Any) -> MQTTErrorCode:
+        """Queue also at the moment when the connection's thread closes the sockets that would wake it."""
+        try:
+            return super()._packet_queue(*given)
+        except (OSError, AttributeError):
+            return MQTTErrorCode.MQTT_ERR_NO_CONN
+
     def close(self) -> None:
         """Close its sockets, which paho leaves to the garbage collector."""
         self._reset_sockets()
@@ -399,6 +406,7 @@ class MqttConnection:
             for mid in set() if flags.session_present else client.forget_received():
                 self._end_message(mid, "lost")
             client.publish(self.status_topic, "online", 1, retain=True)
+            self._asked.clear()  # what the broker had not confirmed when the connection was lost
             self.subscribe(self._topics())  # also where the broker says that it has kept the session
             self._connected()
 

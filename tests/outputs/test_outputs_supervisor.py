@@ -165,7 +165,6 @@ def test_both_and_the_client_are_killed_and_the_next_one_makes_it_safe(home):
     assert pin(home) == 0
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("how", ["close", "leave"])
 @pytest.mark.parametrize("after_ms", [0, 2, 5, 10, 20, 50])
 def test_both_are_killed_and_the_client_ends_in_an_orderly_way(home, how, after_ms):
@@ -182,7 +181,6 @@ def test_both_are_killed_and_the_client_ends_in_an_orderly_way(home, how, after_
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, "off when its client ends"
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
 def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
     one = client(home)
@@ -194,9 +192,10 @@ def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
     ended(home)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
-def test_off_works_also_when_the_keeper_does_not(home, numbers):
+def test_off_works_also_when_the_keeper_does_not(home, numbers, monkeypatch):
+    monkeypatch.setattr("picoclaw.outputs.client._OFF_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("picoclaw.outputs.stop._RECOVER_S", 0.3)
     one = client(home)
     one.set("pump", "on", 60, "owner")
     one.leave()
@@ -205,7 +204,6 @@ def test_off_works_also_when_the_keeper_does_not(home, numbers):
     assert pin(home) == 0
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
 @pytest.mark.parametrize("last", ["", "one.close()", "one.leave()"])
 def test_a_program_that_ends_leaves_nothing_on(home, numbers, last):
@@ -214,10 +212,10 @@ def test_a_program_that_ends_leaves_nothing_on(home, numbers, last):
 import os, sys
 from pathlib import Path
 from picoclaw.outputs.supervisor import read_holder
-from picoclaw.outputs import client
+from picoclaw.outputs import client, stop
 one = client.OutputsClient(Path(sys.argv[1]), lambda: "sim")
 one.set("pump", "on", 30, "owner")
-client._ANSWER_TIMEOUT_S = 1.0  # who is frozen answers after no time
+client._ANSWER_TIMEOUT_S = client._RELEASE_TIMEOUT_S = stop._RECOVER_S = 0.3  # who is frozen answers after no time
 holder = read_holder(Path(sys.argv[1]))
 for name, number in {[(name, int(number)) for name, number in numbers.items()]}:
     os.kill(getattr(holder, name), number)
@@ -759,7 +757,6 @@ ALWAYS_NOTED = {
 }
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("name", ALWAYS_NOTED)
 def test_a_required_sensor_whose_values_are_never_exact_counts(tmp_path, name):
     text, quantity = ALWAYS_NOTED[name]
@@ -824,7 +821,6 @@ def test_samples_are_asked_for_once_at_a_time(tmp_path):
     assert sampler._wishes.empty()
 
 
-@pytest.mark.alone
 @pytest.mark.sweep
 def test_kills():
     """A part of what `python tests/bench/kills.py --runs 1000` does."""
@@ -951,7 +947,6 @@ def test_what_waits_for_the_disk_is_not_switched_on_when_it_is_ended_meanwhile(h
     assert [period.ended for period in audit.replay(home).get("pump", ())] == []
 
 
-@pytest.mark.alone
 def test_what_a_client_that_has_gone_asked_for_is_not_done_when_the_disk_is_back(home, slow):
     one = client(home)
     one.list()
