@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 
 import matrix_server as mx
-import pytest
 import telegram_server as tg
 from matrix_server import ANN, TOKEN, MatrixServer
 

@@ -7,7 +7,6 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
-import pytest
 from daemon_kit import until
 from page_house import Client
 from person import ROOT, Person, picoclaw

@@ -353,7 +353,9 @@ class MqttConnection:
                 lost = "the connection was lost" if self._losses < _MANY_LOSSES else self._same_name
                 error = self._refusal or lost
             except PEER_ERRORS as failure:
-                error = explain_failure(failure)
+                self._losses += self._up
+                is_said = self._up and self._losses >= _MANY_LOSSES
+                error = self._same_name if is_said else explain_failure(failure)
             if self._protocol != before or self._is_renewed:
                 self._is_renewed = False
                 continue
