@@ -131,6 +131,11 @@ def test_two_times_are_compared(history):
     assert "compared with 2026-06-29 00:00 to 2026-07-01 00:00: min 10.00 °C (now +1.00 °C)" in said
 
 
+def test_a_wednesday_is_compared_with_the_wednesday_before(history):
+    said = call(history, "sensor_history", sensor="greenhouse.temperature", when="today", compare="wednesday")
+    assert "nothing was measured wednesday" in said  # and not with itself: it is Wednesday
+
+
 def test_why_it_failed_is_told(history):
     said = call(history, "sensor_history", sensor="greenhouse.temperature", when="last 2 days")
     assert "3 times: no answer" in said

@@ -350,9 +350,8 @@ class IntentMatcher:
             questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
-        if best and best.intent == "unmeasured" and self._is_measured(s):
-            best, fits = None, []
-        if best and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values()):
+        is_stop = best is not None and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values())
+        if best and (is_stop or (best.intent == "unmeasured" and self._is_measured(s))):
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
         if clear and best and self._goes_on(best, s):
@@ -921,6 +920,7 @@ class IntentMatcher:
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
         kept: SlotValues = {}
+        unknown = IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
         for entry in intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
             said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
@@ -953,11 +953,11 @@ class IntentMatcher:
             seconds -= passed if "at_seconds" in s.last.arguments else 0
             when = shift_time(s.last.arguments, seconds) or shift_due("".join(s.topic.get("_result", ())), seconds)
             if not when:
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
             found["when"] = when
         if "_add" in found:
             if not (total := float(found.get("seconds", 0))):
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
             found["seconds"] = int(total + float(found.pop("_add")) - passed)
         if "_amount" in found:
             found |= read_amount(int(found.pop("_amount")), s.last.arguments)
@@ -972,18 +972,28 @@ class IntentMatcher:
         )
         if timed and isinstance(found.get("level"), int) and "name" not in given:
             return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
-        if intent.name == "output_longer" and "level" in s.last.arguments:
-            found["level"] = s.last.arguments["level"]  # "leave it on": as it is
+        if intent.name == "output_longer":  # "leave it on": as it is
+            is_asked = s.last.arguments == SHOWN and list(s.topic.get("name", ())) == [found.get("name")]
+            levels = s.topic.get("level", ())[:1] if is_asked else ()
+            found |= {"level": s.last.arguments.get("level", *levels)} if levels or "level" in s.last.arguments else {}
         if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
             length = read_amount(amount, {"seconds": s.last.arguments.get("at_seconds")}).get("seconds")
             if "_job_amount" in found and not length:
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
             found |= {"when": {"at_seconds": length}} if length else {}
             found.pop("_job_amount", None)
         if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
             found = {name: s.last.arguments[name] for name in _SERIES if name in s.last.arguments} | found
-        if intent.name == "history_compare" and "when" not in found and str(found.get("compare", "")).endswith("ago"):
+        if (
+            intent.name == "history_compare"
+            and "when" not in found
+            and (str(found.get("compare", "")).endswith("ago") or s.holds(self._book.slot("now_word").values))
+        ):
             found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
+        if "_earlier" in found:  # "and the day before?"
+            from picoclaw.intents.questions import step_time
+
+            found["when"] = step_time(str(s.last.arguments.get("when", "")), str(found.pop("_earlier"))) or "yesterday"
         found |= self._find_named(intent, s, found)
         if ("compare" in found or "_other" in found) and (sense := self._find_sense(s)):
             found["_sense"] = sense
@@ -1022,23 +1032,21 @@ class IntentMatcher:
         if intent.name == "rule_retime":
             found = change_rule(found, s.last.arguments)
             if not found:
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
         if "_wrong_words" in found:
             new = replace_words(
                 str(found.get("old_note", "")), str(found["_wrong_words"]), str(found.get("_right_words", ""))
             )
             if not new:
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
             found["new_note"] = new
         if intent.name == "cron_again" and isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
-            return IntentMatch(
-                intent.name, "", {}, self.say["what"], 1.0, "unknown"
-            )  # "2 minutes more" is no second one
+            return unknown  # "2 minutes more" is no second one
         if intent.name == "cron_again":
             found = plan_again(found, "".join(s.topic.get("_result", ())))
         for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
             if changed and not (planned := change_planned(str(found.get("message", "")), key, changed)):
-                return IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+                return unknown
             found |= {"message": planned} if changed else {}
         limit = found.get("limit") if intent.after == "rule" else None
         if isinstance(limit, dict):

@@ -356,6 +356,8 @@ class QuestionReader:
             and before.get("_tool") == "sensor_read"
             and not times
         )  # "which of the two is warmer", where a language has one word for that and for warmest
+        if sensors and before.get("compare") and not times and not parts.values.keys() - {"spot", "noun", "quantity"}:
+            return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
         if goes_on or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
@@ -456,7 +458,9 @@ class QuestionReader:
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
             then = times[0].removeprefix("since ")
-            is_moment = then.endswith("ago") or then.startswith("this time") or then != times[0]
+            is_moment = (
+                then.endswith("ago") or then.startswith("this time") or then != times[0] or parts.has("now_word")
+            )
             earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
             when = "last 1 hour" if is_moment else earlier or "today"
             return ask("history_compare", when=when, compare=then) if then != when else None

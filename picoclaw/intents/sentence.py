@@ -433,7 +433,7 @@ class SlotReader:
             yield s.text(i, end).lower(), end
 
     def _label(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """A name of the owner's, never corrected: "grow light 2" is grow_light_2. `before`, if given, has its noun."""
+        """A name of the owner's, never corrected: "grow light 2" is grow_light_2. `before` has its noun, `part` a mark behind."""
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             words = [fold_name(word) for word in s.spelt[i:end]]
             spelt = s.spelt[end - 1]
@@ -448,7 +448,8 @@ class SlotReader:
             ):
                 return
             noun = words[-1] if len(words) == 1 or not words[-1].isdigit() else words[-2]
-            if not slot.before or noun in slot.before or not noun.isalpha():
+            is_apart = not slot.part or s.after_comma(end)
+            if is_apart and (not slot.before or noun in slot.before or not noun.isalpha()):
                 yield "_".join(words), end
 
     def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:

@@ -20,7 +20,6 @@ from picoclaw.intents.matcher import (
     IntentMatcher,
     Topic,
     is_complete,
-    is_quoted,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_CALL, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK
@@ -80,7 +79,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         text = self._name_both(text)
-        text = self._drop_reason(text, offered, topic, last) if last.name and "," in text else text
+        text = self._drop_reason(text, offered, topic, last) if "," in text else text
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
@@ -94,38 +93,23 @@ class WishMatcher(IntentMatcher):
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
     def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
-        """A text that goes on with an order, up to a comma behind which it only says why: "off again, it's too loud"."""
+        """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
-            match = (
-                self.match(text[: comma.start()], offered, topic, last) if self._says_why(text[comma.end() :]) else None
-            )
+            rest = text[comma.end() :]
+            is_name = self._is_name(rest) and not is_complete(self.match(text, offered, topic, last))
+            tells = is_name or (last.name and self._gives_reason(rest, is_told=True))
+            match = self.match(text[: comma.start()], offered, topic, last) if tells else None
             if not match or not is_complete(match) or match.score < 1.0 or match.route not in WHOLE_ROUTES:
                 continue
             intent = self.intents[match.intent]
-            if intent.kind and (intent.after or match.arguments.get("action") in ENDS):
-                return text[: comma.start()]
+            if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
+                return text[: comma.start()] + "?" * (text[-1:] == "?")
         return text
 
-    def _says_why(self, text: str) -> bool:
-        """Whether a sentence tells something, and names no output, number, condition or order."""
-        s, words = Sentence(text, self.words), self.words
-        if len(s.words) < 2 or "?" in text or is_quoted(s, 0):
-            return False
-        begin = self._after(s, self._book.slot("reason_word").values, 0)
-        is_told = s.words[0] in words["tells"] and s.words[-1] in words["it"]  # "the dog eats it"
-        tells = begin > 0 or is_told or not self._verbs.isdisjoint(s.words)
-        slots = ("if_word", "drop_verb", "but_word", "again_word", "every_output")
-        tables: list[Mapping[str, Any]] = [self._book.slot(name).values for name in slots]
-        tables += [words[name] for name in ("days", "units", "reported") + ("splits",) * (not begin)]
-        first_slots = ("on_word", "off_word", "off_verb", "remind_verb")[: 3 if begin else 4]
-        firsts = [self._book.slot(name).values for name in first_slots] + [words["declines"]]
-        is_own = s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
-        firsts += [] if is_own else [words["questions"]]
-        is_number = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words)
-        is_number |= any(kind == "output" for kind, _ in s.list_values(self._find_names()))
-        orders = not begin and any(stem_word(word) in self._acts for word in s.words)
-        orders |= any(map(s.holds, tables))
-        return tells and not (is_number or orders or any(self._after(s, table, begin) for table in firsts))
+    def _is_name(self, text: str) -> bool:
+        """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
+        word = text.strip(" .!?")
+        return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._find_names()}
 
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
@@ -274,6 +258,10 @@ class WishMatcher(IntentMatcher):
             Sentence(one, self.words).holds(self.words["past"]) for one in reasons
         )  # "I had thought of it, heater on"
         is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
+        is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
+        is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
+        if begins and is_bare and not rest[0].longest(self.words["polite"], 0):  # "a shout at six? Plot inspection."
+            match = match._replace(arguments=match.arguments | {"message": parts[1].strip(" .!")})
         return [(part, match)] if not intent.kind or is_clear else []
 
     def _can_be_undone(self, match: IntentMatch) -> bool:
@@ -304,21 +292,35 @@ class WishMatcher(IntentMatcher):
         is_told |= has_verb or bool(match and match.answer and not match.tool)
         return is_told and not reads  # "it's roasting in there"
 
-    def _gives_reason(self, text: str) -> bool:
-        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders."""
+    def _gives_reason(self, text: str, *, is_told: bool = False) -> bool:
+        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders.
+
+        `is_told`: it has a verb or a "because", too.
+        """
         s, words = Sentence(text, self.words), self.words
         begin = self._after(s, self._book.slot("because_word").values, 0)
+        tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
+        is_wish = self._after(s, self._book.slot("own_wish").values, begin) > 0  # "I want to put the pumpkin out"
+        is_wish &= not (s.asks or self._says_if(s))
+        is_why = is_told and self._after(s, self._book.slot("reason_word").values, 0) > 0  # "because he closes"
+        if not (is_wish or self._is_statement(s)) or (is_told and (len(s.words) < 2 or not tells)):
+            return False
         names = ("but_word", "drop_verb", "again_word", "every_output")
-        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "splits", "declines", "agrees")]
+        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees")]
+        tables += [words["splits"]] * (not is_why)
         outputs = {phrase: one for phrase, one in self._find_names().items() if one[0] == "output"}
         tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
         tables += [*(self._book.slot(name).values for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
-        states = self._book.slot("quantity").values.keys() | words["past"].keys()  # "it is warm", "I called her"
+        words_of = (words["past"], *(self._book.slot(name).values for name in ("quantity", "running_word")))
+        states = frozenset(chain(*words_of))  # "I called her", "it is warm", "he is closed"
         acts = (word for word in s.words[begin:] if word not in states and stem_word(word) not in states)
-        is_more |= any(stem_word(word) in self._acts for word in acts) or any(map(s.holds, tables))
-        firsts = (words["questions"], *(self._book.slot(name).values for name in ("off_word", "on_word")))
-        return self._is_statement(s) and not is_more and not any(self._after(s, table, begin) for table in firsts)
+        orders = not (is_wish or is_why) and any(stem_word(word) in self._acts for word in acts)
+        is_more |= orders or any(map(s.holds, tables))
+        is_own = is_told and s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
+        firsts = [self._book.slot(name).values for name in ("off_word", "on_word", "off_verb")]
+        firsts += [] if is_own else [words["questions"]]
+        return not is_more and not any(self._after(s, table, begin) for table in firsts)
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""

@@ -388,6 +388,10 @@ class SensorHistory:
         try:
             wanted = times.parse_range(when, caller.now)
             other = times.parse_range(compare, caller.now) if compare.strip() else None
+            if (
+                other and other.begin == wanted.begin and compare in times.WEEKDAYS
+            ):  # of a Friday "friday" is the one before
+                other = times.parse_range(f"last {compare}", caller.now)
         except ValueError as error:
             raise ToolError(str(error)) from None
         try:
