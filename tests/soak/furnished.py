@@ -12,6 +12,7 @@ CONFIG = """
 [model]
 base_url = "{model}"
 name = "scripted"
+context_tokens = 12000
 idle_seconds = {idle}
 [limits]
 seconds = 3000

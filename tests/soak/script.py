@@ -53,8 +53,8 @@ BAD = {
 
 
 class Script:
-    """Answers; `bad(name)` has the next request answered badly. `done` is what the tools said, by wish;
-    reminders are for `remind_s` seconds later."""
+    """Answers; `bad(name)` has the next request answered badly, `is_down` has all of them. `done` is what the tools said,
+    by wish; reminders are for `remind_s` seconds later."""
 
     def __init__(self, remind_s):
         self._calls = CALLS | {
@@ -63,12 +63,15 @@ class Script:
         self.asked = Counter()
         self.done = {}
         self._bad = deque()
+        self.is_down = False
         self._lock = threading.Lock()
 
     def bad(self, name):
         self._bad.append(name)
 
     def __call__(self, body):
+        if self.is_down:
+            return BAD["error 500"]
         with self._lock:
             kind = self._kind(body)
             self.asked[kind] += 1
