@@ -177,8 +177,8 @@ def spoken(line):
 
 TEXTS = (VALUES["message"], VALUES["text"])
 ORDERS = sorted(set(orders()))
-EACH = sweep.take(24, 1)
-"""Each way of talking is tried with every 24th order, the next way with those behind them; `make sweep` tries all."""
+EACH = sweep.take(72, 1)
+"""Each way of talking is tried with every 72nd order, the next way with those behind them; `make sweep` tries all."""
 
 
 def past(text):
