@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -120,7 +120,16 @@ def run(folder, stack):
     telegram.says(OWNER, "who wrote Faust?")
     names.use("127.0.0.1")
     begun = time.monotonic()
-    telegram.wait(lambda: any("Goethe." in text for text in telegram.texts()), 120)
+
+    def is_answered():
+        return any("Goethe." in text for text in telegram.texts())
+
+    while not is_answered():
+        assert time.monotonic() < begun + 120
+        with suppress(AssertionError):
+            telegram.wait(is_answered, 20)
+        if not is_answered():  # a busy machine takes a slow model for a silent one, and answers without it
+            telegram.says(OWNER, "who wrote Faust?")
     seen["answered after"] = time.monotonic() - begun
     telegram.wait(lambda: any(f"reading {HOURS - 1}" in text for text in telegram.texts()), 120)
     seen["letters after"] = time.monotonic() - begun

@@ -302,14 +302,15 @@ def test_nobody_is_asked_before_a_while_of_peace(home, model):
         until(lambda: server.requests)
 
 
-def test_leaving_waits_for_no_heartbeat_and_counts_none(home, model):
+def test_leaving_waits_for_no_heartbeat_and_counts_none(home, model, monkeypatch):
+    monkeypatch.setattr("picoclaw.automation.heartbeat._STOP_TIMEOUT_S", 30)
     server = model(hang)
     app = App(config_of(home, server), SimBoard())
     with closing(app):
         with run_heartbeats(app, lambda _: None, 0.0):
             until(lambda: server.requests)
             left = time.monotonic()
-        assert time.monotonic() - left < 0.4
+        assert time.monotonic() - left < 15
         assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
         with closing(Database(home / "state.db")) as database:
             today = Heartbeats(database).today(app.now())
@@ -326,7 +327,7 @@ def test_leaving_waits_for_no_tool_of_a_heartbeat(home, model):
             until(lambda: server.requests)
             time.sleep(0.5)
             left = time.monotonic()
-        assert time.monotonic() - left < 0.9
+        assert time.monotonic() - left < 2
         assert last_beat(home) == ("put off", 1000)
         until(lambda: "heartbeat" not in [thread.name for thread in threading.enumerate()])
     assert (letters(home), last_beat(home)) == ([], ("put off", 1000))
