@@ -254,10 +254,15 @@ def test_every_order_names_a_sentence_that_works():
             assert "exact" not in intent
 
 
+@pytest.mark.sweep
 def test_most_templates_make_an_order():
-    doing = [name for name, text in ORDERS if acts(text)]
+    doing = set()
+    for name, text in ORDERS:
+        if name not in doing and acts(text):
+            doing.add(name)
     assert {*doing, "cron_remove_only"} == {name for name, _ in ORDERS}  # which looks at the list first
-    assert len(doing) > len(ORDERS) * 0.7
+    tried = sweep.sample(ORDERS, 4)
+    assert sum(bool(acts(text)) for _, text in tried) > len(tried) * 0.7
 
 
 @pytest.mark.sweep
