@@ -31,19 +31,20 @@ class OnTime(NamedTuple):
     is_on: bool = False
 
 
-def write_record(home: Path, act: str, history: Mapping[str, Sequence[OnPeriod]] | None = None, **more: Any) -> None:
-    """Append a record durably; when the file has grown long, begin a new one with `history` as its first record.
-
-    A torn last line, which a power cut leaves, is taken out of the chain and kept in a record of its own.
-    Raises OSError (also when another process holds the lock for too long); then nothing was added.
-    """
-    append_records(home, [make_record(act, **more)], history)
+def write_record(home: Path, act: str, **more: Any) -> None:
+    """Append a record durably, as `append_records`."""
+    append_records(home, [make_record(act, **more)])
 
 
 def append_records(
     home: Path, made: Sequence[Mapping[str, Any]], history: Mapping[str, Sequence[OnPeriod]] | None = None
 ) -> None:
-    """Append records from `make_record`, all or none, with one sync; otherwise as `write_record`."""
+    """Append records from `make_record` durably, all or none, with one sync.
+
+    When the file has grown long, a new one is begun with `history` as its first record. A torn last line, which a power cut
+    leaves, is taken out of the chain and kept in a record of its own. Raises OSError (also when another process holds the
+    lock for too long); then nothing was added.
+    """
     with hash_chain.open_chain_end(home / AUDIT_FILE) as end:
         acts = [*([make_record("torn", why=end.torn)] if end.torn else []), *made]
         if history is not None and end.size > MAX_SIZE:
