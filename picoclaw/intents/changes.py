@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from picoclaw.intents.times import OCLOCK
+from picoclaw.intents.times import OCLOCK, format_whole_length
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
@@ -70,6 +70,15 @@ def change_rule(found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, 
     options |= {"lasts": found["lasts"]} if "lasts" in found else {}
     kept = {"output": last.get("output", ""), "when": changed}
     return kept | ({"options": {"options": options}} if options else {}) if changed else {}
+
+
+def add_to_rule(order: Mapping[str, Any], condition: str) -> dict[str, Any]:
+    """A rule that switches by a condition what an order would switch at once."""
+    options = {"lasts": format_whole_length(order["seconds"])} if order.get("seconds") else {}
+    level = "off" if order["action"] == "off" else str(order.get("level", "on"))
+    options |= {"level": level} if level != "on" else {}
+    made = {"action": "add", "when": condition, "output": order["name"]}
+    return made | ({"options": options} if options else {})
 
 
 def change_calendar(calendar: str, clock: str = "", only: str = "", left_out: str = "") -> str:

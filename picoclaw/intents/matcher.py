@@ -30,7 +30,7 @@ from picoclaw.intents.arguments import (
     step_order,
     word_value,
 )
-from picoclaw.intents.changes import change_rule, change_weekday, keep_half_day, replace_words
+from picoclaw.intents.changes import add_to_rule, change_rule, change_weekday, keep_half_day, replace_words
 from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
     WHOLE_ROUTES,
@@ -316,6 +316,9 @@ class IntentMatcher:
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
+        places = {"", *(name for _, name in s.names.values())}
+        if found and found.tool in _READS and found.arguments.get("sensor", "") in places and self._asks_of_soil(s):
+            return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
@@ -709,6 +712,11 @@ class IntentMatcher:
         strange = any(s.longest(others, i) for i, hit in enumerate(hits) if hit[0] != "sensor")
         return not strange and any(kind == "sensor" and name in self.words["usual"] for kind, name in hits)
 
+    def _asks_of_soil(self, s: Sentence) -> bool:
+        """Whether a sentence names the soil, which the air of a place says nothing of, and no sensor here has that name."""
+        soil = self._book.slot("soil_word").values
+        return any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
+
     def _match_question(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
         """What a sentence asks about measurements by what it names."""
         if "than_word" not in self._book.slot_names:
@@ -1062,6 +1070,10 @@ class IntentMatcher:
         if isinstance(old := found.pop("_old", None), dict):
             found |= self._find_rule_of(str(old["_old"]), s)
         match = make_match(intent, found, 1.0, "template")
+        if match.tool == "output" and intent.kind and is_complete(match) and (condition := self._find_condition(s)):
+            return match._replace(
+                intent="rule_also", tool="rule", arguments=add_to_rule(match.arguments, condition), said={}
+            )
         if "was" in kept and "notify" not in s.last.arguments:
             match.arguments.pop("notify", None)  # the rule tells nobody
         if "_item" in found and intent.acts:
@@ -1095,6 +1107,13 @@ class IntentMatcher:
                 answer = fill_fields(say, {"names": names})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
+
+    def _find_condition(self, s: Sentence) -> str:
+        """The condition of the rule that was shown last, where a sentence adds to it: "and turn on the fan, too"."""
+        adds = s.longest(self.words["splits"], 0) or s.holds(self._book.slot("too_word").values)
+        condition = [s.read_last(name) for name in ("series", "was", "limit")]
+        is_new = s.last.arguments.get("action") == "add"
+        return " ".join(condition) if is_new and adds and all(condition) else ""
 
     def _find_rule_of(self, number: str, s: Sentence) -> SlotValues:
         """The rule that has a number in its condition, of those that the last answer told; {} for none, all for several."""

@@ -93,7 +93,7 @@ class TimeReader:
         any_of = {name: _make_alternatives(table) for name, table in self._words.items() if name in _TABLES}
         numbers = {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
         tens = {word: value for word, value in numbers.items() if 10 <= value < 60}
-        lengths = {word: unit for word, unit in self._words["units"].items() if word not in self._words["oclock"]}
+        lengths = {word: unit for word, unit in self._words["units"].items() if word.split()[0] not in self._words["oclock"]}
         any_of["lengths"] = _make_alternatives(lengths)
         any_of |= {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
         both = _make_alternatives(dict.fromkeys(word for word in self._words["at"] if word in self._words["joins"]))
@@ -392,8 +392,9 @@ class TimeReader:
         return later if clock <= before[0] < later < "24" else clock
 
     def put_past_noon(self, clock: str, said: str) -> str:
-        """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon."""
+        """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon, "um 4 Uhr" not."""
         is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
+        is_bare &= "o'clock" in self._words["oclock"] or self._words["oclock"].keys().isdisjoint(said.split())
         return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
 
     def _past_day(self, tail: str, start: int) -> tuple[str, int]:

@@ -178,7 +178,8 @@ class WishMatcher(IntentMatcher):
             parts = self._split(text, offered, topic, last)
             if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
                 return parts
-            told = not whole.tool and last.name  # "off again, it's too loud" says more than that nothing is to be done
+            reads = whole.tool != "output" and self.intents[whole.intent].kind == ""
+            told = last.name == "output" and reads  # "off again, it's too loud" says more than that nothing is to be done
             return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
@@ -194,7 +195,8 @@ class WishMatcher(IntentMatcher):
                 orders = [one for one in alone if one[1] and self.intents[one[1].intent].kind]
                 return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                goes_on = whole.missing or (last.name and not is_complete(whole))
+                is_aside = last.name == "output" and whole.tool != "output" and intent.kind == ""
+                goes_on = whole.missing or (last.name and not is_complete(whole)) or is_aside
                 return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)
         else:
@@ -279,14 +281,26 @@ class WishMatcher(IntentMatcher):
         s = Sentence(text, self.words)
         return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
 
+    def _after_because(self, s: Sentence) -> int:
+        """Where a "because" ends that a sentence begins with, or what says that something is so already; 0 for none."""
+        return max(self._after(s, self._book.slot(name).values, 0) for name in ("because_word", "reason_word"))
+
+    def _read_behind_no(self, text: str) -> Sentence:
+        """A sentence without the "no wait" that it begins with: "no wait it is wet already"."""
+        s = Sentence(text, self.words)
+        begin = self._skip_no(s)
+        return Sentence(s.text(begin, len(s.words)), self.words) if 0 < begin < len(s.words) else s
+
     def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
         """Whether a sentence asks and orders nothing."""
-        s = Sentence(text, self.words)
+        s = self._read_behind_no(text)
         if not self._is_statement(s):
             return False
-        begin = min(self._after(s, self._book.slot("because_word").values, 0), len(s.words) - 1)
+        because = self._after_because(s)
+        begin = min(because, len(s.words) - 1)
         near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
         is_told = self._mood(s, begin, len(s.words)) == "tells"
+        is_told |= because > self._after(s, self._book.slot("because_word").values, 0)  # "it is already wet"
         reads = match is not None and match.tool != "" and (self.intents[match.intent].kind != "" or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool)
@@ -297,8 +311,8 @@ class WishMatcher(IntentMatcher):
 
         `is_told`: it has a verb or a "because", too.
         """
-        s, words = Sentence(text, self.words), self.words
-        begin = self._after(s, self._book.slot("because_word").values, 0)
+        s, words = self._read_behind_no(text), self.words
+        begin = self._after_because(s)
         tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
         is_wish = self._after(s, self._book.slot("own_wish").values, begin) > 0  # "I want to put the pumpkin out"
         is_wish &= not (s.asks or self._says_if(s))
