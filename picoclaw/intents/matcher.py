@@ -68,6 +68,7 @@ _MAX_ITEMS = 12  # of a list, in one sentence
 MAX_CONTINUED_WORDS = 7
 _SERIES = ("sensor", "quantity")
 _READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
+_COUNTS = ("how_often", "how_long_word", "when_word")
 _NAMED, _NAMES = _READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
@@ -376,13 +377,16 @@ class IntentMatcher:
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
-        is_bare = match.tool in _READS and "sensor" not in match.arguments and "than_word" in self._book.slot_names
+        is_bare = match.tool in _READS and "than_word" in self._book.slot_names
+        marks = ("than_word", "when_word")[: 1 + (len(s.topic.get("_whens", ())) > 1)]  # "which day was drier?"
+        compares = is_bare and any(s.holds(self._book.slot(name).values) for name in marks)
+        is_bare = is_bare and (compares or "sensor" not in match.arguments)
         is_bare = is_bare and (
-            "chart" in match.arguments
+            compares
+            or "chart" in match.arguments
             or "chart" in s.last.arguments
             or s.holds(self._book.slot("both_word").values)
             or s.longest(self.words["splits"], 0) is not None
-            or s.holds(self._book.slot("than_word").values)
         )
         intent = self.intents[match.intent]
         return s.last.name in _READS and (is_bare or bool(intent.after and not intent.kind))
@@ -927,6 +931,8 @@ class IntentMatcher:
         return found
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
+        if intent.name == "history_limit" and any(s.holds(self._book.slot(name).values) for name in _COUNTS):
+            intent = self.intents["history_excursions"]._replace(defaults=intent.defaults)  # "when was it above 25?"
         kept: SlotValues = {}
         unknown = IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
         for entry in intent.keeps.split():

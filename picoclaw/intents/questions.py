@@ -19,6 +19,7 @@ from picoclaw.times import MONTHS, WEEKDAYS
 _MAX_LEFT = 2
 """Words that say nothing to this module, and may stand in a question all the same."""
 _MAX_SHORT_WORDS = 7
+_DAY_S = 86_400
 _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
 _LAST = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
@@ -30,9 +31,9 @@ _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PART_NAMES = """
-    past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
+    both_word past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
-    past_verb own_output no_measurement value lasts earlier_step both_word add_word per_word
+    past_verb own_output no_measurement value lasts earlier_step add_word per_word
 """
 _PARTS = _PART_NAMES.split()
 _BESIDE = """
@@ -116,9 +117,9 @@ class QuestionReader:
             return None
         if topic:
             return self._read_as(topic, parts, s, end - begin)
-        if not parts.has(*_ASKING):
-            return None
         before = self._read_state(s, end - begin)
+        if not parts.has(*_ASKING) and not ("_limit" in before and parts.has("frost_word")):
+            return None
         if parts.has("value") and not self._takes_number(parts, before):
             return None
         if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
@@ -341,6 +342,8 @@ class QuestionReader:
         )
         figure = "" if is_several else figure  # "min and max": one answer has all
         limit = parts.first("beyond")
+        if not limit and "_limit" in before and parts.has("frost_word"):
+            limit = {"beyond": "below", "limit": "0"}  # "how often below 5?" - "and freezing?"
 
         def ask(intent: str, **more: Any) -> SensorQuestion:
             return SensorQuestion(
@@ -359,7 +362,10 @@ class QuestionReader:
         if sensors and before.get("compare") and not times and not parts.values.keys() - {"spot", "noun", "quantity"}:
             return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
-        if goes_on or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
+        units = self._book.words["units"]
+        is_day = parts.has("when_word") and any(units.get(word) == _DAY_S for word in s.words) and not (times or sensors)
+        is_day = is_day and before.get("_tool") == "sensor_history" and parts.has("more", "hottest", "coldest")
+        if goes_on or is_day or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one
             if compared or is_bare or parts.has("than_word", "compare_word") or len(sensors) > 1:
@@ -373,7 +379,7 @@ class QuestionReader:
             usual = self._usual.get(str(found.get("sensor", "")), "temperature")
             found.setdefault("quantity", limits.get("quantity", usual))
             limits = {name: value for name, value in limits.items() if name != "quantity"}
-            if parts.has("how_long_word", "how_often") or times_told:
+            if parts.has("how_long_word", "how_often", "when_word") or times_told:
                 return ask("history_excursions", when=when or "today", **limits)
             return (
                 ask("history_limit", when=when, **limits)
@@ -440,7 +446,8 @@ class QuestionReader:
         if not sensors and not times and len(known) > 1:
             sensors = known[-2:]
         whens = [str(one) for one in s.topic.get("_whens", ())]
-        if parts.has("compare_word") and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
+        is_compared = parts.has("compare_word", "when_word")  # "which day was drier?"
+        if is_compared and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
             return ask("history_compare", when=whens[-2], compare=whens[-1])
         if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
             sensors = [str(before["sensor"]), str(before["_other"])]

@@ -196,7 +196,8 @@ class WishMatcher(IntentMatcher):
                 return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
                 is_aside = last.name == "output" and whole.tool != "output" and intent.kind == ""
-                goes_on = whole.missing or (last.name and not is_complete(whole)) or is_aside
+                is_more = last.name and not is_complete(whole) and whole.intent != "thanks"
+                goes_on = whole.missing or is_more or is_aside
                 return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
             parts = self._split(text, offered, topic, last, whole.intent)
         else:
