@@ -159,9 +159,7 @@ class FrameReader:
         hit, words = self._s.longest(self._book.words["at"], i), self._book.words
         if not hit or hit[1] >= self._end or self._s.longest(words["measures"], hit[1] + 1):  # "auf zwanzig Prozent"
             return False
-        return isinstance(
-            words["numbers"].get(self._s.words[hit[1]]), int
-        )  # "for the next hour": articles are fractions
+        return isinstance(words["numbers"].get(self._s.words[hit[1]]), int)  # articles are fractions: "the next hour"
 
     @property
     def span(self) -> tuple[int, int]:

@@ -152,9 +152,7 @@ def read_marks(file: Path) -> frozenset[str]:
     """The words by which a language is told: the first line of its file, behind a colon. Raises OSError."""
     line = read_file(file, _MAX_MARKS).decode("utf-8", "replace").partition("\n")[0]
     marks = line.partition(":")[2]
-    return frozenset(
-        f"{marks} {fold_name(marks)}".split()
-    )  # "température" counts twice, "temperature" is English as well
+    return frozenset(f"{marks} {fold_name(marks)}".split())  # "température" counts twice, "temperature" is English, too
 
 
 def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]]) -> str:

@@ -343,9 +343,7 @@ class IntentMatcher:
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
-            asks = (
-                s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])
-            )  # "could you delete it, please?"
+            asks = s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])  # "could you, please?"
             behind = [self._skip_no(s)] if s.last.name else []  # "forget it, cancel that one"
             acts = self._fits(s, exact, {*begins[:1], *behind}, kind="acts")
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
@@ -380,7 +378,7 @@ class IntentMatcher:
         is_bare = match.tool in _READS and "than_word" in self._book.slot_names
         marks = ("than_word", "when_word")[: 1 + (len(s.topic.get("_whens", ())) > 1)]  # "which day was drier?"
         compares = is_bare and any(s.holds(self._book.slot(name).values) for name in marks)
-        is_bare = is_bare and (compares or "sensor" not in match.arguments)
+        is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
         is_bare = is_bare and (
             compares
             or "chart" in match.arguments
@@ -421,9 +419,7 @@ class IntentMatcher:
             return lead(share, talk) if share >= (MIN_PROPOSED if is_order else MIN_TOPIC_SHARE) else None
         told = topics.name(found._replace(missing=""))
         whole = found.score == 1.0 and found.route in WHOLE_ROUTES
-        is_last = not intent.tool and (
-            intent.last or intent.name == "nothing"
-        )  # it says only how a thing is to be said
+        is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
         if is_last and is_order and not is_numbered:
@@ -462,9 +458,7 @@ class IntentMatcher:
         elif share < SURE_WHOLE or (whole and (found.tool or found.missing)):
             return found
         other = lead(share, talk) if is_order or share >= MIN_TOPIC_SHARE else None
-        is_shown = (
-            whole and found.tool == "output" and intent.kind == ""
-        )  # "dim the lamp": its level, and the question to what
+        is_shown = whole and found.tool == "output" and intent.kind == ""  # "dim the lamp": its level, and to what
         if other and (found.missing or is_shown) and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
@@ -805,9 +799,8 @@ class IntentMatcher:
         if not kind:
             return self._mood(s, begin, len(s.words)) != "tells"
         asks = s.holds(words["requests"])
-        is_condition = "?" not in s.raw and s.longest(
-            self._book.slot("if_word").values, begin
-        )  # "quand il fait ..., allume"
+        # "quand il fait ..., allume"
+        is_condition = "?" not in s.raw and s.longest(self._book.slot("if_word").values, begin)
         if not (is_condition or self._is_wish(s, begin)) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw
@@ -933,8 +926,8 @@ class IntentMatcher:
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
         if intent.name == "history_limit" and any(s.holds(self._book.slot(name).values) for name in _COUNTS):
             intent = self.intents["history_excursions"]._replace(defaults=intent.defaults)  # "when was it above 25?"
-        kept: SlotValues = {}
         unknown = IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
+        kept, last = dict[str, Any](), s.last.arguments
         for entry in intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
             said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
@@ -943,12 +936,10 @@ class IntentMatcher:
             name = keep.lstrip("=")
             if value := s.read_last(name):
                 usual = self.words["usual"] if name == "quantity" and found.get("sensor") else {}
-                is_usual = value == usual.get(
-                    s.read_last("sensor")
-                )  # of the tank's distance, for the soil its humidity
+                is_usual = value == usual.get(s.read_last("sensor"))  # of the tank distance, of the soil humidity
                 kept[name] = usual.get(str(found.get("sensor")), value) if is_usual else value
-            elif name in s.last.arguments:
-                kept[name] = s.last.arguments[name]
+            elif name in last:
+                kept[name] = last[name]
             elif name in s.topic and name == keep:
                 kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
         given = frozenset(found)
@@ -964,8 +955,8 @@ class IntentMatcher:
             found[added] = int(found.pop("_minutes")) * 60  # "add 5"
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
-            seconds -= passed if "at_seconds" in s.last.arguments else 0
-            when = shift_time(s.last.arguments, seconds) or shift_due("".join(s.topic.get("_result", ())), seconds)
+            seconds -= passed if "at_seconds" in last else 0
+            when = shift_time(last, seconds) or shift_due("".join(s.topic.get("_result", ())), seconds)
             if not when:
                 return unknown
             found["when"] = when
@@ -974,89 +965,66 @@ class IntentMatcher:
                 return unknown
             found["seconds"] = int(total + float(found.pop("_add")) - passed)
         if "_amount" in found:
-            found |= read_amount(int(found.pop("_amount")), s.last.arguments)
-        if (
-            intent.name == "output_instead"
-            and "_wrong" not in found
-            and s.last.arguments.get("name") != found.get("name")
-        ):
-            found["_wrong"] = s.last.arguments.get("name", "")
-        timed = (
-            intent.name == "output_level" and s.last.arguments.get("seconds") and s.last.arguments.get("level") == "on"
-        )
+            found |= read_amount(int(found.pop("_amount")), last)
+        if intent.name == "output_instead" and "_wrong" not in found and last.get("name") != found.get("name"):
+            found["_wrong"] = last.get("name", "")
+        timed = intent.name == "output_level" and last.get("seconds") and last.get("level") == "on"
         if timed and isinstance(found.get("level"), int) and "name" not in given:
             return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
         if intent.name == "output_longer":  # "leave it on": as it is
-            is_asked = s.last.arguments == SHOWN and list(s.topic.get("name", ())) == [found.get("name")]
+            is_asked = last == SHOWN and list(s.topic.get("name", ())) == [found.get("name")]
             levels = s.topic.get("level", ())[:1] if is_asked else ()
-            found |= {"level": s.last.arguments.get("level", *levels)} if levels or "level" in s.last.arguments else {}
+            found |= {"level": last.get("level", *levels)} if levels or "level" in last else {}
         if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
-            length = read_amount(amount, {"seconds": s.last.arguments.get("at_seconds")}).get("seconds")
+            length = read_amount(amount, {"seconds": last.get("at_seconds")}).get("seconds")
             if "_job_amount" in found and not length:
                 return unknown
             found |= {"when": {"at_seconds": length}} if length else {}
             found.pop("_job_amount", None)
         if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
-            found = {name: s.last.arguments[name] for name in _SERIES if name in s.last.arguments} | found
+            found = {name: last[name] for name in _SERIES if name in last} | found
+        is_ago = str(found.get("compare", "")).endswith("ago")
         if (
             intent.name == "history_compare"
             and "when" not in found
-            and (str(found.get("compare", "")).endswith("ago") or s.holds(self._book.slot("now_word").values))
+            and (is_ago or s.holds(self._book.slot("now_word").values))
         ):
             found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
         if "_earlier" in found:  # "and the day before?"
             from picoclaw.intents.questions import step_time
 
-            found["when"] = step_time(str(s.last.arguments.get("when", "")), str(found.pop("_earlier"))) or "yesterday"
+            found["when"] = step_time(str(last.get("when", "")), str(found.pop("_earlier"))) or "yesterday"
         found |= self._find_named(intent, s, found)
         if ("compare" in found or "_other" in found) and (sense := self._find_sense(s)):
             found["_sense"] = sense
         if "_minutes" in found:
             found["seconds"] = int(found.pop("_minutes")) * 60
-        if (
-            intent.name == "sensor_read"
-            and s.last.name in _READS
-            and found.get("quantity", "") in {"", s.last.arguments.get("quantity")}
-        ):
-            is_same = "sensor" not in found and "it" in s.words and s.last.arguments.get("sensor")
-            found |= {"sensor": s.last.arguments["sensor"]} if is_same else {}
-        clock = CLOCK_TIME.search(str(s.last.arguments.get("at")))
+        if intent.name == "sensor_read" and s.last.name in _READS and "it" in s.words and "sensor" not in found:
+            is_same = found.get("quantity", "") in {"", last.get("quantity")} and last.get("sensor")
+            found |= {"sensor": last["sensor"]} if is_same else {}
+        clock = CLOCK_TIME.search(str(last.get("at")))
         if "_only" in found and "cron_expr" not in found and clock:
             found["cron_expr"] = f"{int(clock[2])} {int(clock[1])} * * *"
         if found.keys() & {"_except", "_only"}:
-            days = change_days(
-                str(found.get("cron_expr", "")), str(found.get("_except", "")), str(found.get("_only", ""))
-            )
+            days = change_days(*(str(found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
             found |= {"cron_expr": days} if days else {}
-        if (
-            "_shift" not in given
-            and intent.arguments.get("action") == "move"
-            and '"seconds"' in str(s.last.arguments.get("message", ""))
-        ):
-            length = self._find_length(s)  # "make it 2 hours" of what is switched on for one
-            if length:
-                return self._make_match(self.intents["output_later_length"], s, {"_length": length})
-        said_when = found.get("when")
-        if intent.arguments.get("action") == "move" and intent.after and isinstance(said_when, dict):
-            is_bare = any(_BARE_CLOCK.fullmatch(word) for word in s.words) and self.words["parts"].keys().isdisjoint(
-                s.words
-            )
-            moved = keep_half_day(said_when, s.last.arguments, is_bare=is_bare)
-            found |= {"when": change_weekday(moved, s.last.arguments)}
-        if intent.name == "rule_retime":
-            found = change_rule(found, s.last.arguments)
-            if not found:
-                return unknown
+        moves, said_when = intent.arguments.get("action") == "move", found.get("when")
+        is_timed = moves and "_shift" not in given and '"seconds"' in str(last.get("message", ""))
+        if is_timed and (length := self._find_length(s)):  # "make it 2 hours" of what is switched on for one
+            return self._make_match(self.intents["output_later_length"], s, {"_length": length})
+        if moves and intent.after and isinstance(said_when, dict):
+            is_bare = any(map(_BARE_CLOCK.fullmatch, s.words)) and self.words["parts"].keys().isdisjoint(s.words)
+            found |= {"when": change_weekday(keep_half_day(said_when, last, is_bare=is_bare), last)}
+        if intent.name == "rule_retime" and not (found := change_rule(found, last)):
+            return unknown
         if "_wrong_words" in found:
-            new = replace_words(
-                str(found.get("old_note", "")), str(found["_wrong_words"]), str(found.get("_right_words", ""))
-            )
+            new = replace_words(*(str(found.get(name, "")) for name in ("old_note", "_wrong_words", "_right_words")))
             if not new:
                 return unknown
             found["new_note"] = new
-        if intent.name == "cron_again" and isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
-            return unknown  # "2 minutes more" is no second one
         if intent.name == "cron_again":
+            if isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
+                return unknown  # "2 minutes more" is no second one
             found = plan_again(found, "".join(s.topic.get("_result", ())))
         for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
             if changed and not (planned := change_planned(str(found.get("message", "")), key, changed)):
@@ -1072,15 +1040,14 @@ class IntentMatcher:
         if "_step" in found and "level" in given:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
-            found |= step_order(str(found["level"]), str(found["_step"]), s.last.arguments)
+            found |= step_order(str(found["level"]), str(found["_step"]), last)
         if isinstance(old := found.pop("_old", None), dict):
             found |= self._find_rule_of(str(old["_old"]), s)
         match = make_match(intent, found, 1.0, "template")
         if match.tool == "output" and intent.kind and is_complete(match) and (condition := self._find_condition(s)):
-            return match._replace(
-                intent="rule_also", tool="rule", arguments=add_to_rule(match.arguments, condition), said={}
-            )
-        if "was" in kept and "notify" not in s.last.arguments:
+            made = add_to_rule(match.arguments, condition)
+            return match._replace(intent="rule_also", tool="rule", arguments=made, said={})
+        if "was" in kept and "notify" not in last:
             match.arguments.pop("notify", None)  # the rule tells nobody
         if "_item" in found and intent.acts:
             found |= self._find_listed(s, str(found["_item"]))
@@ -1088,29 +1055,16 @@ class IntentMatcher:
         if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
             match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
             match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
-        jobs = s.topic.get("jobs", ())
-        if (
-            intent.name == "cron_remove"
-            and len(jobs) == 2
-            and s.holds(self._book.slot("both_word").values)
-            and is_complete(match)
-        ):
-            match.arguments["job"] = jobs[0]  # "cancel both"
-            return match._replace(said={**match.said, "_more": [{"job": jobs[1]}]})
-        named = found.get("name")
-        if (
-            intent.tool == "output"
-            and named
-            and isinstance(named, list)
-            and s.holds(self._book.slot("both_word").values)
-        ):
-            match.arguments["name"] = named[0]  # "turn both off"
-            return match._replace(said={**match.said, "_more": [{"name": name} for name in named[1:]]})
+        jobs, named = s.topic.get("jobs", ()), found.get("name")
+        both = {"job": jobs} if intent.name == "cron_remove" and len(jobs) == 2 and is_complete(match) else {}
+        both = {"name": named} if intent.tool == "output" and named and isinstance(named, list) else both
+        for name, values in both.items():
+            if s.holds(self._book.slot("both_word").values):  # "turn both off", "cancel both"
+                match.arguments[name] = values[0]
+                return match._replace(said={**match.said, "_more": [{name: value} for value in values[1:]]})
         for value in found.values():
             if isinstance(value, list):
-                say = self.say["which" if value else "what"]
-                names = ", ".join(map(str, value))
-                answer = fill_fields(say, {"names": names})
+                answer = fill_fields(self.say["which" if value else "what"], {"names": ", ".join(map(str, value))})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
         return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
 

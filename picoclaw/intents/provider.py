@@ -467,8 +467,8 @@ class IntentProvider:
         changes = [one for _, one in self._matcher.match_all(text, offered, topic, call)]
         if len(changes) != 1 or not (change := changes[0]) or not is_complete(change) or change.tool != match.tool:
             return []
-        if change.intent == "rule_relimit":
-            return [(text, change)]
+        if change.intent in {"rule_relimit", "rule_also"}:
+            return [*done[: change.intent == "rule_also"], (text, change)]
         if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in {"set", "move"}:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}

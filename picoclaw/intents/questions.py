@@ -363,8 +363,8 @@ class QuestionReader:
             return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
         goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
         units = self._book.words["units"]
-        is_day = parts.has("when_word") and any(units.get(word) == _DAY_S for word in s.words) and not (times or sensors)
-        is_day = is_day and before.get("_tool") == "sensor_history" and parts.has("more", "hottest", "coldest")
+        is_day = any(units.get(word) == _DAY_S for word in s.words) and before.get("_tool") == "sensor_history"
+        is_day &= parts.has("when_word") and parts.has("more", "hottest", "coldest") and not (times or sensors)
         if goes_on or is_day or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one

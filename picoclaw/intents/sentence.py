@@ -584,8 +584,8 @@ class SlotReader:
     def _days_between(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         begins = s.longest(self._words["span_begins"], i)
         first = self._named_day(slot, s, begins[1] if begins else i)
-        ends = first and s.longest(self._words["span_ends"], first[1])
-        ends = ends if first and (begins or not s.longest(self._words["splits"], first[1])) else None  # "monday, today and then"
+        is_span = first and (begins or not s.longest(self._words["splits"], first[1]))  # not "monday and today"
+        ends = first and is_span and s.longest(self._words["span_ends"], first[1])
         last = ends and self._named_day(slot, s, ends[1])
         if first and last:
             yield f"since {first[0]}" if last[0] == "today" else f"{first[0]} to {last[0]}", last[1]

@@ -71,9 +71,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", text), words)
     tokens, is_whole = _read_tokens(s, words)
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
-    is_sum = (
-        topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])
-    )  # "I sold 20 percent of 300 plants"
+    is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
     asks = is_whole or is_sum or bool(_ASKS.search(text))
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2

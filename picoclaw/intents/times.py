@@ -93,7 +93,7 @@ class TimeReader:
         any_of = {name: _make_alternatives(table) for name, table in self._words.items() if name in _TABLES}
         numbers = {word: value for word, value in self._words["numbers"].items() if isinstance(value, int)}
         tens = {word: value for word, value in numbers.items() if 10 <= value < 60}
-        lengths = {word: unit for word, unit in self._words["units"].items() if word.split()[0] not in self._words["oclock"]}
+        lengths = {unit: 1 for unit in self._words["units"] if unit.split()[0] not in self._words["oclock"]}
         any_of["lengths"] = _make_alternatives(lengths)
         any_of |= {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
         both = _make_alternatives(dict.fromkeys(word for word in self._words["at"] if word in self._words["joins"]))

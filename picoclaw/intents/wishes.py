@@ -178,17 +178,14 @@ class WishMatcher(IntentMatcher):
             parts = self._split(text, offered, topic, last)
             if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
                 return parts
-            reads = whole.tool != "output" and self.intents[whole.intent].kind == ""
-            told = last.name == "output" and reads  # "off again, it's too loud" says more than that nothing is to be done
+            told = last.name == "output" != whole.tool and not self.intents[whole.intent].kind  # "off, it's loud"
             return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
                 parts = self._split(text, offered, topic, last)
                 done = [match for _, match in parts if is_complete(match) and match]
-                rules = sum(
-                    match.tool == "rule" and match.arguments["action"] != "add" for match in done
-                )  # numbers change
+                rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
                 if done and len(done) == len(parts) and rules < 2:
                     return parts
                 alone = self._match_sentences(text, offered, topic, last)
@@ -257,9 +254,8 @@ class WishMatcher(IntentMatcher):
         moves = self._can_be_undone(match) or match.arguments.get("action") in ENDS
         begins = parts[0] == part and (moves or (last.name and intent.after))
         reasons = [one for one in parts if one != part]
-        is_past = not self._is_plain_order(part) and any(
-            Sentence(one, self.words).holds(self.words["past"]) for one in reasons
-        )  # "I had thought of it, heater on"
+        is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in reasons)
+        is_past &= not self._is_plain_order(part)  # "I had thought of it, heater on"
         is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
         is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
         is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
@@ -508,9 +504,7 @@ class WishMatcher(IntentMatcher):
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
-        told = (
-            not self.words["reported"].keys().isdisjoint(s.words[end:])
-        )  # "fan off, says my wife" is no second output
+        told = not self.words["reported"].keys().isdisjoint(s.words[end:])  # "fan off, says my wife": no second output
         for begin in range(0 if told else min(end, most), 0, -1):
             match = self.match(f"{s.text(0, begin)} {tail}", offered)
             alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
