@@ -85,7 +85,7 @@ def test_a_long_file_begins_anew_with_what_was(tmp_path, monkeypatch, clock):
     monkeypatch.setattr(audit, "MAX_SIZE", 1000)
     history = {"pump": [OnPeriod(3.0, 4.0), OnPeriod(990.0)]}
     for n in range(60):
-        audit.write_record(tmp_path, "refused", history, why=str(n))
+        audit.append_records(tmp_path, [audit.make_record("refused", why=str(n))], history)
     count, fault = audit.verify(tmp_path)
     assert fault == ""
     assert len(audit.list_files(tmp_path)) == audit.MAX_FILES + 1
