@@ -137,6 +137,7 @@ VALUES = {
     "any": "then",
     "fact": "the fuse",
     "request": "the temperature",
+    "reading": "the temperature",
     "owner": "Sam",
     "it_output": "it",
     "it_job": "it",

@@ -1347,7 +1347,7 @@ def test_an_order_behind_another_wish_is_a_wish_of_its_own(chat, tmp_path, text,
     [
         ("would you be a dear and put the lamp on for ten minutes? The beans look so pale.", [], ["output"]),  # an aside is not read
         ("give the beans light for a bit, one hour I'd say, on sundays at nine", [], ["rule"]),
-        ("Mondays and Fridays, lamp for 40 minutes at 06:30", [verb("switch", to="on"), say("No.")], []),
+        ("Mondays and Fridays, lamp for 40 minutes at 06:30", [], ["rule"]),
         ("put the lamp on now and leave it on for 45 min.", [], ["output"]),
         ("an alarm for half four please, in case I doze off", [verb("remind_at", at="half 4", text="I doze off")], ["cron"]),
         ("my late aunt used to remind me to feed the hens every Sunday", [say("That is a fond memory.")], []),

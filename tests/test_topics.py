@@ -58,8 +58,8 @@ ASKED = [
     ("en", "The pump must stop immediately, there's water all over the floor", [("output", {"action": "off", "name": "pump"})]),
     ("en", "tomorrow morning first thing, 6:45, tell me to feed the chooks", [("cron", {"action": "add", "at": "tomorrow 06:45", "message": "feed the chooks"})]),
     ("fr", "Le 15 juin à midi, il y a les oliviers à traiter, préviens-moi", [("cron", {"action": "add", "at": "15 june 12:00", "message": "oliviers à traiter"})]),
-    ("en", "That fan is driving me nuts, shut it off", [("output", {"action": "off", "name": "fan"})]),
-    ("en", "Oh and Bertie dear, the heater, would you turn it on for half an hour", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
+    ("en", "That fan is driving me nuts make it stop", [("output", {"action": "off", "name": "fan"})]),
+    ("en", "For half an hour give them a bit of heat, the heater I mean", [("output", {"action": "set", "level": "on", "name": "heater", "seconds": 1800})]),
 ]  # fmt: skip
 
 

@@ -109,6 +109,7 @@ _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
 _SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
 MAX_BARE_WORDS = 3
+SURE_WORDS = 0.75  # of a request that a job makes
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
 
@@ -669,7 +670,8 @@ class IntentMatcher:
             ):
                 found += range(i, i + count)
         row = Sentence(" ".join(s.words[i] for i in found), self.words)
-        clocks = sum(self.times.names_a_time(row.words[i:]) for i in range(len(row.words)))
+        named = [self.times.names_a_time(row.words[i:]) and ":" not in row.words[i] for i in range(len(row.words))]
+        clocks = max(sum(named), sum(":" in word for word in row.words))  # "at 06:30" is one
         if not {*found} <= {*left} or clocks > 1:
             return []
         return found if any(end == len(row.words) for _, end in self._reader.read(slot, row, 0)) else []
@@ -827,8 +829,16 @@ class IntentMatcher:
         polite = self.words["polite"]  # "if it is no trouble" is none
         hits = [(i, hit[1]) for i in range(begin, end) if (hit := s.longest(polite, i)) and hit[1] - i > 2]
         return any(
-            s.longest(self.words["negations"], i) for i in range(begin, end) if not any(n < i < to for n, to in hits)
+            s.longest(self.words["negations"], i) and not self._ends_output(s, i)
+            for i in range(begin, end)
+            if not any(n < i < to for n, to in hits)
         )
+
+    def _ends_output(self, s: Sentence, i: int) -> bool:
+        """Whether a verb at word `i` ends an output that is named behind it: "at ten stop the fan" negates nothing."""
+        then = self._after(s, self._book.slot("off_verb").values, i) if "off_verb" in self._book.slot_names else 0
+        then += 0 < then < len(s.words) and s.words[then] in self.words["ignore"]
+        return then > 0 and (s.longest(s.names, then) or (("",), 0))[0][0] == "output"
 
     def _skip_no(self, s: Sentence) -> int:
         """Where a sentence begins behind its "no,"."""
@@ -1167,12 +1177,15 @@ class IntentMatcher:
         if not self.words["recent"].keys().isdisjoint(request.lower().split()):
             return None  # "of the last 24 hours" is when it was, and not when it is to be told
         wanted = self.match(request)
-        if wanted is None or not wanted.tool or wanted.missing or self.intents[wanted.intent].kind:
+        is_vague = wanted is not None and wanted.route == "frame" and wanted.score < SURE_WORDS  # "take out the trash"
+        is_vague |= wanted is not None and wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS  # "fan"
+        if wanted is None or is_vague or not is_complete(wanted) or self.intents[wanted.intent].kind:
             return None
         at = arguments.get("at", "")
-        if at and wanted.tool == "output_history":
+        if wanted.tool == "output_history" and (at or "at " in str(wanted.arguments.get("when", ""))):
             return None  # "tell me who turned the lamp on at 3"
-        is_hour_said = any(word[0].isdigit() or self.words["numbers"].get(word) == 9 for word in s.words)
+        apart = [word for word in s.words if word not in request.lower().split()]
+        is_hour_said = any(word[0].isdigit() or self.words["numbers"].get(word) == 9 for word in apart)
         if wanted.tool in _READS and at.endswith(NO_HOUR) and "tomorrow" not in at and not is_hour_said:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"

@@ -45,17 +45,18 @@ class RepeatTime(NamedTuple):
         """How a job is told."""
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
-        days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days)
+        dates = ",".join(day for day in self.days if day.isdecimal()) or "*"
+        days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days if dates == "*") or "*"
         jobs = []
         for minute in dict.fromkeys(time[3:] for time in self.times):
             hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
-            jobs.append({"cron_expr": f"{int(minute)} {hours} * * {days}{self.until and f' until {self.until}'}"})
+            jobs.append({"cron_expr": f"{int(minute)} {hours} {dates} * {days}{self.until and f' until {self.until}'}"})
         return merge_jobs(jobs)
 
     @property
     def text(self) -> str:
         """How a rule is told; '' when it cannot be."""
-        if self.until:
+        if self.until or any(map(str.isdecimal, self.days)):
             return ""
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
@@ -442,6 +443,7 @@ class TimeReader:
         times, lasts, begin = ((), 0.0, 0) if days else self._hours(tail, part)
         if times:
             days, half, end = self._days(tail, begin)
+            times = self._hours(tail, half)[0] if half and ":" not in half else times  # "at ten every night"
         if not days:
             return None, 0
         days, end = self._leave_out(days, tail, end)
@@ -493,9 +495,12 @@ class TimeReader:
             begins, ends = self._name_weekday(first), self._name_weekday(last)
             week = [*CRON_WEEKDAYS, *CRON_WEEKDAYS][CRON_WEEKDAYS.index(begins) :]
             return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
+        if found := self._monthly.match(tail, start):
+            date = parse_amount(found["n"] or found["m"], words["numbers"])
+            return ((f"{date:g}",), "", found.end()) if 1 <= date <= 31 else ((), "", 0)
         if found := self._repeats.match(tail, start):
             day, _, half = words["repeats"][found["days"]].partition(" ")
-            if day.isdecimal():
+            if day.isdecimal() or day == "month":
                 return (), "", 0
         elif plain and first:
             found, day, half = first, self._name_weekday(first), ""
@@ -506,6 +511,16 @@ class TimeReader:
             days.append(self._name_weekday(more))
             end = more.end()
         return tuple(days), half, end
+
+    @cached_property
+    def _monthly(self) -> re.Pattern[str]:
+        """A day of every month: "on the 3rd of every month", "every month on the first"."""
+        any_of, month = self._any_of, {phrase: 1 for phrase, day in self._words["repeats"].items() if day == "month"}
+        date = (
+            rf"(?:(?:{any_of['on']}) )*(?:the )?(?P<%s>\d\d?(?={_ORDINAL})|{any_of['whole']})(?:{_ORDINAL})?(?: day)?"
+        )
+        every = _make_alternatives(month)
+        return pattern(rf"(?:{date % 'n'} (?:{every})|(?:{every}) {date % 'm'}){_END}", re.ASCII)
 
     def _name_weekday(self, found: re.Match[str]) -> str:
         return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])

@@ -83,7 +83,8 @@ class WishMatcher(IntentMatcher):
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
-            if not is_complete(parts[0][1]) and (again := self._match_joined(text, offered)):
+            is_sure = is_complete(parts[0][1]) and parts[0][1] is not None and parts[0][1].score == 1.0
+            if not is_sure and (again := self._match_joined(text, offered)):
                 parts = [(text, again)]
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
@@ -213,7 +214,23 @@ class WishMatcher(IntentMatcher):
             self._match_beside(each, offered, topic, last, is_aside=each is not parts)
             for each in chain([parts], asides)
         )
-        return next(filter(None, found), [])
+        return next(filter(None, found), None) or self._match_about(parts, offered)
+
+    def _match_about(
+        self, parts: Sequence[str], offered: Collection[Any] | None
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The order about an "it" that what is told before it names: "the fan is too loud, turn it off"."""
+        *told, order = parts or [""]
+        s = self._read(", ".join(told))
+        named = {name for kind, name in s.list_values(self._find_names()) if kind == "output"}
+        asks = any("?" in part for part in parts) or self._says_if(s) or self._after(s, self.words["questions"], 0) > 0
+        others = [self._book.slot(name).values for name in ("rule_word", "reminder_word")] + [self.words["reported"]]
+        asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
+        if len(named) != 1 or self.list_outputs(order) or asks:
+            return []
+        match = self.match(self.put_for_it(order, named.pop()), offered)
+        is_clear = is_complete(match) and match is not None and match.tool == "output" and match.route in WHOLE_ROUTES
+        return [(order, match)] if is_clear and match and self.intents[match.intent].acts else []
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
@@ -391,6 +408,9 @@ class WishMatcher(IntentMatcher):
                 is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
                 tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not self._asks(s, i)))
                 is_open = (hit or is_output) and not kinds[0] and any(kinds)
+                tells = tells or (
+                    first.score < 1.0 and not self._asks(s, i)
+                )  # "keep an eye on the tank and warn me ..."
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
                     same = same or (self.match(f"{tail}?", offered, topic, last) if self._asks(s, i) else None)
@@ -450,7 +470,9 @@ class WishMatcher(IntentMatcher):
         """Whether an order begins at a word, with its verb."""
         for name in ("polite", "requests"):
             begin = max(begin, self._after(s, self.words[name], begin))
-        return begin < len(s.words) and stem_word(s.words[begin]) in self._acts
+        if begin < len(s.words) and not self._after(s, self.words["questions"], begin):
+            return stem_word(s.words[begin]) in self._acts or self._after(s, self.words["wants"], begin) > 0
+        return False
 
     def _is_plain_order(self, text: str) -> bool:
         """Whether a text begins with a verb of any order, behind words that say nothing."""
