@@ -663,11 +663,12 @@ class IntentMatcher:
         """The words of a time whose parts stand apart, where they make one in a row: "On Sundays let the pump run at nine"."""
         found = list[int]()
         for i in left:
-            count = self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]) if i not in found else 0
-            is_of_output = found and s.words[i] in self.words["on"]  # "mondays, lamp on at six"
-            if count and not (
-                is_of_output and self.times.count_part(s.words[i + 1 : i + MAX_SHORT_WORDS]) == count - 1
-            ):
+            near = s.words[i : i + 2 * MAX_SHORT_WORDS]
+            count = self.times.count_part(near) if i not in found else 0
+            is_of_output = found and near[0] in self.words["on"]  # "mondays, lamp on at six"
+            if not count and found[-1:] == [i - 1] and near[0] in self._book.slot("and_word").values:
+                count = int(self.times.count_part(near[1:]) > 0)  # "mondays, wednesdays and fridays"
+            if count and not (is_of_output and self.times.count_part(near[1:]) == count - 1):
                 found += range(i, i + count)
         row = Sentence(" ".join(s.words[i] for i in found), self.words)
         named = [self.times.names_a_time(row.words[i:]) and ":" not in row.words[i] for i in range(len(row.words))]
