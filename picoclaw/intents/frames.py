@@ -152,7 +152,9 @@ class FrameReader:
 
     def _may_end(self, table: Mapping[str, object], i: int) -> bool:
         """Whether a phrase of a table may end before word `i`: "that's enough, ..." is a clause of its own."""
-        return i == self._end or (i < self._end and (table is not self._book.words["apart"] or self._s.after_comma(i)))
+        clauses = self._book.words["apart"]  # one behind another: "it is dark" "in there"
+        ends = table is not clauses or self._s.after_comma(i) or self._s.longest(clauses, i) is not None
+        return i == self._end or (i < self._end and ends)
 
     def _is_hour(self, i: int) -> bool:
         """Whether "at one" stands there, though each of its words says nothing by itself."""
