@@ -246,6 +246,20 @@ def test_the_limit_of_a_rule_is_changed_in_what_it_waits_for_and_says(rules):
     assert "above -2.5" in path.read_text()
 
 
+def test_a_rule_takes_another_condition_and_other_options_in_its_place(rules):
+    call(rules, "rule", action="add", when="every day at 8:00", output="valve 1", options={"lasts": "2 minutes"})
+    call(rules, "rule", action="pause", name="valve_1")
+    said = call(rules, "rule", action="change", name="valve_1", when="every monday at 8:00")
+    assert said.startswith("the rule is changed: valve_1: every monday at 8:00: switch valve 1 on for 2 min")
+    call(rules, "rule", action="change", name="1", options={"lasts": "1 minute"})
+    (kept,) = automation_rules.load_rules(rules.home, NOW).rules.values()
+    assert (kept.written.when, kept.written.lasts, kept.written.enabled) == ("every monday at 8:00", "1 minute", False)
+    assert "there is no rule" in call(rules, "rule", action="change", name="hot", options={"lasts": "1 minute"})
+    said = call(rules, "rule", action="change", name="hot", when="greenhouse.temperature > 30", notify="hot")
+    assert said.startswith("the rule is changed: hot"), said
+    assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["valve_1", "hot"]
+
+
 def test_a_rule_that_is_broken_has_a_number_too(rules):
     (rules.home / "rules.toml").write_text(
         '[rules.bad]\nwhen = "?"\n\n[rules.good]\nwhen = "every hour"\nnotify = "x"\n'

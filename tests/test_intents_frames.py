@@ -276,7 +276,7 @@ TALKS = [
             (
                 "rule",
                 {
-                    "action": "add",
+                    "action": "change",
                     "when": "greenhouse.temperature below 4",
                     "notify": "greenhouse: temperature below 4",
                 },
@@ -314,7 +314,7 @@ TALKS = [
             (
                 "rule",
                 {
-                    "action": "add",
+                    "action": "change",
                     "when": "greenhouse.temperature above 27",
                     "notify": "greenhouse: temperature above 27",
                 },

@@ -1026,8 +1026,10 @@ class IntentMatcher:
         if moves and intent.after and isinstance(said_when, dict):
             is_bare = any(map(_BARE_CLOCK.fullmatch, s.words)) and self.words["parts"].keys().isdisjoint(s.words)
             found |= {"when": change_weekday(keep_half_day(said_when, last, is_bare=is_bare), last)}
-        if intent.name == "rule_retime" and not (found := change_rule(found, last)):
-            return unknown
+        if intent.name == "rule_retime":
+            if not (retimed := change_rule(found, last)):
+                return unknown
+            found = {**retimed, "rule": found.get("rule", "")}
         if "_wrong_words" in found:
             new = replace_words(*(str(found.get(name, "")) for name in ("old_note", "_wrong_words", "_right_words")))
             if not new:

@@ -244,6 +244,8 @@ class IntentProvider:
         def replace_name(name: str, value: Any) -> Any:
             if name not in _NAMED or not isinstance(value, str) or fold_name(value) in declared:
                 return value
+            if name == "name" and match.arguments.get("action") == "change":
+                return value  # a rule's, as it was told
             if name == "when":  # of a rule: what is measured has no name of the owner's
                 sensor, dot, rest = value.partition(".")
                 return _NAME_WORD.sub(translate, sensor) + dot + rest if dot else value

@@ -48,7 +48,7 @@ class RuleTool:
                 if name in self._list_names():
                     raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
             elif action == "change":
-                self._change(arguments, datetime.now().astimezone())
+                _require_measured(self._change(arguments, datetime.now().astimezone())[2], self._measured())
             else:
                 self._find_name(arguments["name"])
         except ConfigError as error:
@@ -57,15 +57,13 @@ class RuleTool:
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         now = datetime.now().astimezone()
-        if (action := arguments["action"]) != "add":
-            name = self._find_name(arguments["name"])
-            gone = self._load(now).rules.get(name)
-            if action == "change":
-                return rules.explain_rule(self._change(arguments, now)[2])
-            does = {"remove": "no longer", "pause": "until it is resumed, not", "resume": "again"}[action]
-            return f"{does}: {rules.explain_rule(gone)}" if gone else f"{does}: {name}, which is not followed"
-        made = self._parse(arguments, now)[2]
-        return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
+        if (action := arguments["action"]) in {"add", "change"}:
+            made = (self._parse if action == "add" else self._change)(arguments, now)[2]
+            return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
+        name = self._find_name(arguments["name"])
+        gone = self._load(now).rules.get(name)
+        does = {"remove": "no longer", "pause": "until it is resumed, not", "resume": "again"}[action]
+        return f"{does}: {rules.explain_rule(gone)}" if gone else f"{does}: {name}, which is not followed"
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action", "list") == "list")
@@ -94,39 +92,54 @@ class RuleTool:
                 rules.remove_rule(self._home, name)
                 wake_all(self._home)
                 return f"rule {name} is removed"
-            if action == "change":
-                name, values, made = self._change(locals(), caller.now)
-                rules.change_rule(self._home, name, values)
-                wake_all(self._home)
-                return f"the rule is changed: {rules.explain_rule(made)}"
-            if action != "add":
+            if action not in {"add", "change"}:
                 name = self._find_name(name)
                 rules.enable_rule(self._home, name, enabled=action == "resume")
                 wake_all(self._home)
                 return f"rule {name} is {'paused' if action == 'pause' else 'followed again'}"
-            name, table, made = self._parse(locals(), caller.now)
+            name, table, made = (self._parse if action == "add" else self._change)(locals(), caller.now)
             _require_measured(made, self._measured())
-            made = rules.add_rule(self._home, name, table, caller.now, self._zone())
+            if action == "change" and name in self._list_names():
+                rules.change_rule(self._home, name, table)
+            else:
+                rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
         wake_all(self._home)
         doubts = "".join(f"\nbut {doubt}" for doubt in list_doubts(made, self._home, self._measured()))
-        return f"the rule is kept: {rules.explain_rule(made)}{doubts}"
+        return f"the rule is {'kept' if action == 'add' else 'changed'}: {rules.explain_rule(made)}{doubts}"
 
     def _parse(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, Any], rules.Rule]:
         """The rule's name, its table and the rule itself; a bare quantity gets its only sensor."""
+        table = self._make_table(arguments)
+        name = arguments["name"].strip() or make_rule_name(table, self._list_names())
+        return name, table, rules.parse_rule(name, table, now, self._zone())
+
+    def _make_table(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         every = {key: arguments[key] for key in ("when", "notify", "output")} | (arguments["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
             table["when"] = complete_sensor(table["when"], self._measured)
-        name = arguments["name"].strip() or make_rule_name(table, self._list_names())
-        return name, table, rules.parse_rule(name, table, now, self._zone())
+        return table
 
-    def _change(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, str], rules.Rule]:
-        """A rule's name, what is written otherwise where its limit is the number in `when`, and the rule it then is."""
-        name = self._find_name(arguments["name"])
-        rule, limit = self._load(now).rules.get(name), arguments["when"].strip()
-        if rule is None or not isinstance(rule.condition, conditions.Threshold) or not _NUMBER.fullmatch(limit):
+    def _change(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, Any], rules.Rule]:
+        """A rule's name, what is written otherwise, and the rule it then is: a number in `when` is another limit.
+
+        With a whole condition it need not be there yet: its first form may still wait for a yes.
+        """
+        limit = arguments["when"].strip()
+        has_limit = _NUMBER.fullmatch(limit) is not None
+        table, names = {} if has_limit else self._make_table(arguments), self._list_names()
+        if "when" in table:
+            name = (
+                match_rule_name(arguments["name"], names) or arguments["name"].strip() or make_rule_name(table, names)
+            )
+        else:
+            name = self._find_name(arguments["name"])
+        rule = self._load(now).rules.get(name)
+        if table:
+            return name, table, rules.parse_rule(name, (vars(rule.written) if rule else {}) | table, now, self._zone())
+        if rule is None or not isinstance(rule.condition, conditions.Threshold) or not has_limit:
             raise ToolError(f"{name} has no limit to be changed to {limit!r}: remove the rule, and add another one")
         written, before = rule.written, rule.condition.limit
 
