@@ -367,7 +367,10 @@ class IntentMatcher:
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
-        if (best and best.route != "unknown") or len(s.words) > MAX_CLASSIFIED:
+        is_talk = (
+            best is not None and best.intent == "nothing" and s.last.name in _READS
+        )  # "what is the highest this week"
+        if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
         if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
@@ -386,6 +389,7 @@ class IntentMatcher:
             or "chart" in s.last.arguments
             or s.holds(self._book.slot("both_word").values)
             or s.longest(self.words["splits"], 0) is not None
+            or (len(s.words) <= MAX_CONTINUED_WORDS and "it" in s.words and bool(s.last.arguments.get("sensor")))
         )
         intent = self.intents[match.intent]
         return s.last.name in _READS and (is_bare or bool(intent.after and not intent.kind))
@@ -962,7 +966,9 @@ class IntentMatcher:
             found |= {"quantity": usual} if usual else {}
         found = leave_out(join_end(join_figures(found)))
         passed = sum(s.topic.get("_passed", ()))
-        if "_minutes" in found and (added := {"cron_shift": "_shift", "output_add": "_add"}.get(intent.name)):
+        if "_minutes" in found and (
+            added := {"cron_shift": "_shift", "output_add": "_add", "cron_snooze": "at_seconds"}.get(intent.name)
+        ):
             found[added] = int(found.pop("_minutes")) * 60  # "add 5"
         if "_shift" in found:
             seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
@@ -982,10 +988,9 @@ class IntentMatcher:
         timed = intent.name == "output_level" and last.get("seconds") and last.get("level") == "on"
         if timed and isinstance(found.get("level"), int) and "name" not in given:
             return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
-        if intent.name == "output_longer":  # "leave it on": as it is
-            is_asked = last == SHOWN and list(s.topic.get("name", ())) == [found.get("name")]
-            levels = s.topic.get("level", ())[:1] if is_asked else ()
-            found |= {"level": last.get("level", *levels)} if levels or "level" in last else {}
+        levels = [*s.topic.get("level", ())][: s.last.name == "output_history"]
+        if intent.name == "output_longer" and (levels or "level" in last):
+            found["level"] = last.get("level", *levels)  # "leave it on": as it is
         if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
             length = read_amount(amount, {"seconds": last.get("at_seconds")}).get("seconds")
             if "_job_amount" in found and not length:
@@ -1010,12 +1015,15 @@ class IntentMatcher:
             found["_sense"] = sense
         if "_minutes" in found:
             found["seconds"] = int(found.pop("_minutes")) * 60
-        if intent.name == "sensor_read" and s.last.name in _READS and "it" in s.words and "sensor" not in found:
-            is_same = found.get("quantity", "") in {"", last.get("quantity")} and last.get("sensor")
-            found |= {"sensor": last["sensor"]} if is_same else {}
+        is_limit = intent.name in {"history_limit", "sensor_limit"} and "quantity" not in given
+        is_same = s.last.name in _READS and "it" in s.words and "sensor" not in found
+        if is_same and (is_limit or (intent.name == "sensor_read" and found.get("quantity", "") in {"", last.get("quantity")})):
+            names = _SERIES if is_limit else _SERIES[:1]  # "was it ever above 26?"
+            found |= {name: last[name] for name in names if last.get(name)}
         clock = CLOCK_TIME.search(str(last.get("at")))
         if "_only" in found and "cron_expr" not in found and clock:
-            found["cron_expr"] = f"{int(clock[2])} {int(clock[1])} * * *"
+            is_late = int(clock[1]) < 12 and s.holds(self._book.slot("evening_word").values)
+            found["cron_expr"] = f"{int(clock[2])} {int(clock[1]) + 12 * is_late} * * *"
         if found.keys() & {"_except", "_only"}:
             days = change_days(*(str(found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
             found |= {"cron_expr": days} if days else {}
@@ -1039,7 +1047,8 @@ class IntentMatcher:
             if isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
                 return unknown  # "2 minutes more" is no second one
             found = plan_again(found, "".join(s.topic.get("_result", ())))
-        for key, changed in (("seconds", found.get("_length")), ("name", found.get("_planned"))):
+        for key, slot in (("seconds", "_length"), ("name", "_planned"), ("level", "_planned_level")):
+            changed = found.get(slot)
             if changed and not (planned := change_planned(str(found.get("message", "")), key, changed)):
                 return unknown
             found |= {"message": planned} if changed else {}

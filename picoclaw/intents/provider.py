@@ -53,6 +53,7 @@ _NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILI
 """A note in what a search of them has found."""
 _AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
 """What of a row is another one a minute later, and what parts its number from it."""
+_SETS = frozenset({"set", "add", "move", "snooze", "update"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NAME_WORD = pattern(r"[^\W\d_]+")
@@ -161,7 +162,7 @@ class IntentProvider:
         called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
         is_met = meeting is not None and onboarding.ONBOARDING_TOOL in called
         topic, last = self._topic(turns)
-        topic["_passed"] = [count_passed(turn, messages[-1]) for turn in turns[-4:] if list_calls(turn)][-1:]
+        topic["_passed"] = [count_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns and not is_met else []
         if meeting and not wishes:
@@ -377,12 +378,16 @@ class IntentProvider:
         topic, last, jobs = Topic(), NO_CALL, list[Any]()
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
-            if calls and (last == NO_CALL or any(call.name == last.name for call in calls)):
+            is_asked = last.name == "output_history" and any(
+                call.name == "output" and call.arguments.get("name") == last.arguments.get("name") for call in calls
+            )
+            if calls and (last == NO_CALL or is_asked or any(call.name == last.name for call in calls)):
                 found = find_topic(turn, gives)
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
                 topic = lists | found | topic  # "is it on?" is about what was switched before
                 jobs = [*dict.fromkeys([*found.get("job", ()), *jobs])]
-                last = calls[-1] if last == NO_CALL else last
+                if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], calls[-1], found):
+                    last, topic["_since"] = calls[-1], [turn]
         if len(jobs) > 1:
             topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
@@ -393,6 +398,14 @@ class IntentProvider:
         topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
         return topic, last
+
+    def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], call: ToolCall, found: Topic) -> bool:
+        """Whether the last call only looked at what an earlier one has set: "fan on for 5 minutes" - "how long left?"."""
+        if last.arguments.get("action") not in {"list", "get"} or call.arguments.get("action") not in _SETS:
+            return False
+        if last.name == "cron":
+            return last.arguments.get("job") in found.get("job", ())
+        return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
 
     def _answered_question(
         self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]

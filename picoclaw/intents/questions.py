@@ -374,7 +374,11 @@ class QuestionReader:
             "chart_word", "trend_word", "now_word"
         )
         is_limit = "_limit" in before and bool(times or sensors) and not figure and not parts.has("chart_word", "noun")
-        if limit or ("_limit" in before and (parts.has("how_long_word", "how_often") or times_told)) or is_limit:
+        if (
+            limit
+            or ("_limit" in before and (parts.has("how_long_word", "how_often", "when_word") or times_told))
+            or is_limit
+        ):
             limits = limit or {"beyond": before["_beyond"], "limit": before["_limit"]}
             usual = self._usual.get(str(found.get("sensor", "")), "temperature")
             found.setdefault("quantity", limits.get("quantity", usual))

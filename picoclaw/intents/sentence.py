@@ -602,7 +602,8 @@ class SlotReader:
         for value, end in self._time(slot, s, i):
             signs = any(s.raw[s.starts[at]] in _SIGNS for at in range(i, end))
             signs = signs or (i > 0 and s.words[i - 1] in slot.never)
-            if "at_seconds" in value and not signs and slot.never.isdisjoint(s.words[i:end]):
+            is_led = not slot.before or not slot.before.isdisjoint(s.words[i:end])
+            if "at_seconds" in value and not signs and is_led and slot.never.isdisjoint(s.words[i:end]):
                 yield value["at_seconds"], end
 
     def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -634,7 +635,8 @@ class SlotReader:
             yield _convert_value(slot.name, number, measures[found[2]]), at + 1
 
     def _percent(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        if hit := s.longest(slot.values, i):
+        lengths = (count for value, count in self.times.once(s.words[i : i + 4], "") if "at_seconds" in value)
+        if (hit := s.longest(slot.values, i)) and i + max(lengths, default=0) <= hit[1]:  # "half an hour" is no half
             yield hit
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
         value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0

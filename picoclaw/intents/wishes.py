@@ -317,7 +317,7 @@ class WishMatcher(IntentMatcher):
         is_told |= because > self._after(s, self._book.slot("because_word").values, 0)  # "it is already wet"
         reads = match is not None and match.tool != "" and (self.intents[match.intent].kind != "" or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
-        is_told |= has_verb or bool(match and match.answer and not match.tool)
+        is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
         return is_told and not reads  # "it's roasting in there"
 
     def _gives_reason(self, text: str, *, is_told: bool = False) -> bool:
