@@ -823,7 +823,13 @@ def orders(language):
         ("it_output", "it_job", "it_rule"), it
     )
     values |= {"there": "", "any": "x", "named": device, "until": when.split()[-1], "calendar": often}
-    values |= {"request": f"{noun} {place}", "reading": f"{noun} {place}", "called_rule": "frost", "part_only": when, "former_value": value}
+    values |= {
+        "request": f"{noun} {place}",
+        "reading": f"{noun} {place}",
+        "called_rule": "frost",
+        "part_only": when,
+        "former_value": value,
+    }
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
     values |= {"rule_noun": "regla"}

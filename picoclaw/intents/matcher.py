@@ -1017,7 +1017,9 @@ class IntentMatcher:
             found["seconds"] = int(found.pop("_minutes")) * 60
         is_limit = intent.name in {"history_limit", "sensor_limit"} and "quantity" not in given
         is_same = s.last.name in _READS and "it" in s.words and "sensor" not in found
-        if is_same and (is_limit or (intent.name == "sensor_read" and found.get("quantity", "") in {"", last.get("quantity")})):
+        if is_same and (
+            is_limit or (intent.name == "sensor_read" and found.get("quantity", "") in {"", last.get("quantity")})
+        ):
             names = _SERIES if is_limit else _SERIES[:1]  # "was it ever above 26?"
             found |= {name: last[name] for name in names if last.get(name)}
         clock = CLOCK_TIME.search(str(last.get("at")))
