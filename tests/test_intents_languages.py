@@ -557,6 +557,14 @@ def test_a_conversation_goes_on_in_any_language(provider, lines, expected):
     assert found.startswith(expected) if isinstance(expected[0], str) else found == expected
 
 
+@pytest.mark.parametrize("text", ["el del jueves quítalo", "den am Donnerstag lösch", "celui du jeudi, supprime-le"])
+def test_one_day_of_a_reminder_is_removed_alone(provider, monkeypatch, text):
+    monkeypatch.setitem(
+        LISTS, "cron", "9: every tuesday and thursday at 18:15 (UTC), next Tue 2026-11-24 18:15 (in 1 d) x"
+    )
+    assert answer(provider, text) == [("cron", {"action": "move", "job": 9, "cron_expr": "15 18 * * 2"})]
+
+
 STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers_languages.json").read_text("utf-8"))
 """As in intents_strangers.json, each conversation behind its language."""
 STRANGERS_BOARD = MappingProxyType(

@@ -572,6 +572,7 @@ class IntentMatcher:
                     and match.score == 1.0
                     and is_complete(match)
                     and match.route in WHOLE_ROUTES
+                    and not ("level" in match.arguments and self._find_way(s, match.arguments))
                     and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
                     like = self._list_named(s, left) if WHICH in _FIELD.findall(sentence) else []
@@ -999,12 +1000,8 @@ class IntentMatcher:
             found.pop("_job_amount", None)
         if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
             found = {name: last[name] for name in _SERIES if name in last} | found
-        is_ago = str(found.get("compare", "")).endswith("ago")
-        if (
-            intent.name == "history_compare"
-            and "when" not in found
-            and (is_ago or s.holds(self._book.slot("now_word").values))
-        ):
+        is_now = intent.name == "history_compare" and "when" not in found
+        if is_now and (str(found.get("compare", "")).endswith("ago") or s.holds(self._book.slot("now_word").values)):
             found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
         if "_earlier" in found:  # "and the day before?"
             from picoclaw.intents.questions import step_time
@@ -1061,6 +1058,12 @@ class IntentMatcher:
             found["limit"] |= {"limit": scale_value(limit["limit"], scale)} if scale else {}
         if isinstance(found.get("level"), int):
             found["level"] = str(found["level"])
+        way = self._find_way(s, found) if intent.tool == "output" and "level" in given else 0
+        if way:  # "brighter by 20 percent"
+            before = last.get("level") if last.get("name") == found.get("name") else None
+            if before is None or not str(found["level"]).isdecimal():
+                return unknown._replace(answer=self._exact("output_level"))
+            found["level"] = step_order(str(before), str(way * int(found["level"])), last)["level"]
         if "_step" in found and "level" in given:
             found.pop("_step")  # "a bit brighter, say 65"
         if "_step" in found and "level" in found:
@@ -1098,6 +1101,16 @@ class IntentMatcher:
         condition = [s.read_last(name) for name in ("series", "was", "limit")]
         is_new = s.last.arguments.get("action") == "add"
         return " ".join(condition) if is_new and adds and all(condition) else ""
+
+    def _find_way(self, s: Sentence, found: SlotValues) -> int:
+        """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
+        by, lowers, raises = (self._book.slot(name).values for name in ("by_word", "lower_verb", "raise_verb"))
+        ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
+        numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in self._book.slot("level").after]
+        if str(found["level"]) not in numbers:
+            return 0
+        step = str(found.get("_step") or next(iter(s.list_values(self._book.slot("step").values)), ""))
+        return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
 
     def _find_rule_of(self, number: str, s: Sentence) -> SlotValues:
         """The rule that has a number in its condition, of those that the last answer told; {} for none, all for several."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
+from picoclaw.intents.arguments import change_days
 from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
@@ -29,7 +30,7 @@ from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.text import pattern
-from picoclaw.times import WEEKDAYS, format_duration
+from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS, format_duration
 from picoclaw.window import remove_hints
 
 _WAITS = pattern(r"/yes (\d+) ")
@@ -64,6 +65,7 @@ _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
+_CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
 """A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
@@ -293,6 +295,11 @@ class IntentProvider:
         if len(fits) == 1 and (found := re.match(told, fits[0])):
             said = {key: value for key, value in match.said.items() if key != "_called"}
             one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
+            days = ",".join(str(n) for n, named in enumerate(CRON_WEEKDAYS) if f" {named}" in fits[0])
+            clock = _CLOCK_OF_ROW.search(fits[0])
+            if day in WEEKDAYS and "," in days and clock and match.arguments.get("action") == "remove":
+                left = change_days(f"{int(clock[2])} {int(clock[1])} * * {days}", str(CRON_WEEKDAYS.index(day)), "")
+                one |= {"action": "move", "cron_expr": left}  # of two days, the other one stays
             return match._replace(arguments=match.arguments | one, said=said)
         text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name})
         if name == _ANY_ONE:

@@ -325,30 +325,21 @@ class QuestionReader:
             sensors = [str(one) for one in s.topic.get("sensor", ())]
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
-        if (
-            before.get("chart")
-            and not s.asks
-            and s.longest(self._book.slot("now_word").values, 0)
-            and parts.has("noun", "quantity")
-        ):
+        begins_now = s.longest(self._book.slot("now_word").values, 0) and not s.asks
+        if before.get("chart") and begins_now and parts.has("noun", "quantity"):
             parts.values.pop("now_word", None)  # "now the pressure": the next chart
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
         figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
-        is_several = (
-            len(
-                {*parts.values.get("figure", ()), *(["high"] * parts.has("hottest")), *(["low"] * parts.has("coldest"))}
-            )
-            > 1
-        )
+        ends = [figure for figure, part in (("high", "hottest"), ("low", "coldest")) if parts.has(part)]
+        is_several = len({*parts.values.get("figure", ()), *ends}) > 1
         figure = "" if is_several else figure  # "min and max": one answer has all
         limit = parts.first("beyond")
         if not limit and "_limit" in before and parts.has("frost_word"):
             limit = {"beyond": "below", "limit": "0"}  # "how often below 5?" - "and freezing?"
 
         def ask(intent: str, **more: Any) -> SensorQuestion:
-            return SensorQuestion(
-                intent, found | {name: value for name, value in more.items() if value != ""}, 0, False
-            )
+            more = {name: value for name, value in more.items() if value != ""}
+            return SensorQuestion(intent, found | more, 0, False)
 
         if (parts.has("chart_word") or before.get("chart")) and len(sensors) > 1:
             found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
@@ -370,9 +361,8 @@ class QuestionReader:
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one
             if compared or is_bare or parts.has("than_word", "compare_word") or len(sensors) > 1:
                 return compared
-        times_told = before.get("_tool") == "sensor_excursions" and not parts.has(
-            "chart_word", "trend_word", "now_word"
-        )
+        others = ("chart_word", "trend_word", "now_word")
+        times_told = before.get("_tool") == "sensor_excursions" and not parts.has(*others)
         is_limit = "_limit" in before and bool(times or sensors) and not figure and not parts.has("chart_word", "noun")
         if (
             limit

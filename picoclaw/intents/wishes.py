@@ -161,16 +161,9 @@ class WishMatcher(IntentMatcher):
             is_sure = whole.tool != "cron" or self._count_several(text, 0.0) > SURE_WHOLE
             if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
-            if (
-                len(parts) > 1
-                and parts[1][1]
-                and self.intents[parts[1][1].intent].kind
-                and parts[1][1].intent != whole.intent
-            ):
-                return [
-                    parts[0],
-                    (" ".join(said for said, _ in parts[1:]), None),
-                ]  # "note that ..., and switch on the pump"
+            second = parts[1][1] if len(parts) > 1 else None
+            if second and self.intents[second.intent].kind and second.intent != whole.intent:
+                return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
         twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
         if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
             alone = [] if whole else self._match_sentences(text, offered, topic, last)
@@ -423,11 +416,8 @@ class WishMatcher(IntentMatcher):
                     continue  # a word was passed over in one of them
                 reads = not (asks or self.intents[first.intent].kind or self._asks(s, i))
                 bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
-                if (
-                    reads
-                    and bare
-                    and any(one and one.tool == "output" and one.arguments.get("action") == "set" for _, one in rest)
-                ):
+                sets = [one for _, one in rest if one and one.tool == "output" and one.arguments.get("action") == "set"]
+                if reads and bare and sets:
                     continue  # "every other day, at 8, pump on", "luz y bomba on": words that were only nearly read
                 if names := _find_half_days([first, *(match for _, match in rest)]):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
