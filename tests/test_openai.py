@@ -399,7 +399,6 @@ def named(value: Any) -> str:
         (raw(b"[]"), Unavailable, "object"),
         (raw(b'{"status": "ok"}'), Unavailable, "no answer"),
         (raw(b"[" * 100_000), Unavailable, "not JSON"),
-        (raw(b"x" * 9_000_000), Refused, "more than"),
         (events("data: {not json"), Unavailable, "not JSON"),
         (events(), Unavailable, "no answer"),
         (events("event: ping", done=False), Unavailable, "in the middle"),
@@ -434,6 +433,11 @@ def test_misbehaviour_is_named(answer: Answer, kind: type[ProviderError], told: 
     error = error_from(answer)
     assert type(error) is kind
     assert told in str(error)
+
+
+def test_an_answer_without_measure_is_refused() -> None:
+    with pytest.raises(Refused, match="more than 8000000 bytes in one answer"):
+        asked(raw(b"x" * 9_000_000), seconds=60)
 
 
 @each_row("stream", [True, False])
