@@ -262,6 +262,22 @@ SAID = {
             daily("pump", "every monday and wednesday and friday at 07:10", "50 seconds"),
         ),
         ("luz de 6 a 20 cada día", daily("light", "every day at 06:00", "14 hours")),
+        (
+            "esta noche a las 23 enciende el ventilador",
+            [
+                (
+                    "cron",
+                    {
+                        "action": "add",
+                        "kind": "tool",
+                        "at": "23:00",
+                        "message": 'output {"action": "set", "name": "fan", "level": "on"}',
+                    },
+                )
+            ],
+        ),
+        ("está encendido el ventilador", [("output", {"action": "list"})]),
+        ("cada dos días a las 20 sacar la basura", remind("sacar la basura", every_seconds=172800, at="20:00")),
         ("apaga el ventilador, que hace mucho ruido", off("fan")),
         ("detén la bomba, que se inunda todo", off("pump")),
         ("no detengas la bomba, que se inunda todo", "De acuerdo."),

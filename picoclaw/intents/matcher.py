@@ -896,9 +896,9 @@ class IntentMatcher:
         words = self._book.words
         if s.holds(words["requests"]):
             return True
-        asks = (
-            begin >= 0 and self._after(s, words["questions"], begin) and not self._after(s, words["negations"], begin)
-        )
+        asks = begin >= 0 and self._after(s, words["questions"], begin)
+        asks = asks and not self._after(s, words["negations"], begin)
+        asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
         return "?" not in s.raw and not asks
 
     def _nearly(self, fit: tuple[IntentMatch, int]) -> tuple[IntentMatch, int]:
