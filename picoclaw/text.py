@@ -141,9 +141,11 @@ def stem_word(word: str) -> str:
     return word
 
 
-def bm25(query: str, texts: Sequence[str]) -> list[float]:
-    """Score each text for the query by Okapi BM25: rare words count more, repetition and length less. Never negative."""
-    k1, b = 1.2, 0.75  # how soon a repeated word stops counting, and how much a long text is marked down
+def bm25(query: str, texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> list[float]:
+    """Score each text for the query by Okapi BM25: rare words count more, repetition and length less and less.
+
+    `k1` says how soon a repeated word stops counting, `b` how much a long text is marked down. Never negative.
+    """
     counted = [Counter(list_terms(text)) for text in texts]
     lengths = [counts.total() for counts in counted]
     usual = sum(lengths) / len(lengths) if any(lengths) else 1.0
