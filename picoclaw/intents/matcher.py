@@ -103,7 +103,7 @@ _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
-_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every")
+_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every", "repeats")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}

@@ -69,9 +69,8 @@ class WishMatcher(IntentMatcher):
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
         if match is None or not repeats or not is_complete(match) or match.route not in WHOLE_ROUTES:
             return None
-        is_later = (
-            self._moves_with_text(match) and text.find(str(match.arguments.get("message", ""))) < s.starts[when[-1]]
-        )
+        is_later = text.find(str(match.arguments.get("message", ""))) < s.starts[when[-1]]
+        is_later &= self._moves_with_text(match) and not (0 in when and any(s.after_comma(i) for i in begins[:1]))
         return None if is_later else match  # "remind me every monday to be at work at 6"
 
     def match_all(
