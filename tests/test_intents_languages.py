@@ -277,6 +277,7 @@ SAID = {
             ],
         ),
         ("está encendido el ventilador", [("output", {"action": "list"})]),
+        ("deja el ventilador para dentro de hora y media, entonces lo enciendes", "No he hecho nada"),
         ("cada dos días a las 20 sacar la basura", remind("sacar la basura", every_seconds=172800, at="20:00")),
         ("apaga el ventilador, que hace mucho ruido", off("fan")),
         ("detén la bomba, que se inunda todo", off("pump")),

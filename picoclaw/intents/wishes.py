@@ -216,7 +216,8 @@ class WishMatcher(IntentMatcher):
         s = self._read(", ".join(told))
         named = {name for kind, name in s.list_values(self._find_names()) if kind == "output"}
         asks = any("?" in part for part in parts) or self._says_if(s) or self._after(s, self.words["questions"], 0) > 0
-        others = [self._book.slot(name).values for name in ("rule_word", "reminder_word")] + [self.words["reported"]]
+        others = [self._book.slot(name).values for name in ("rule_word", "reminder_word")]
+        others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
         asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
         if len(named) != 1 or self.list_outputs(order) or asks:
             return []
