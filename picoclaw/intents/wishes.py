@@ -339,7 +339,9 @@ class WishMatcher(IntentMatcher):
         orders = not (is_wish or is_why) and any(stem_word(word) in self._acts for word in acts)
         is_more |= orders or any(map(s.holds, tables))
         is_own = is_told and s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
-        firsts = [self._book.slot(name).values for name in ("off_word", "on_word", "off_verb")]
+        is_article = not words["numbers"].keys().isdisjoint(s.words[begin : begin + 1])  # "ein Gewitter kommt"
+        named = () if is_article else ("off_word", "on_word", "off_verb")
+        firsts = [self._book.slot(name).values for name in named]
         firsts += [] if is_own else [words["questions"]]
         return not is_more and not any(self._after(s, table, begin) for table in firsts)
 
@@ -369,7 +371,7 @@ class WishMatcher(IntentMatcher):
         s = Sentence(text, self.words)
         if len(s.words) > MAX_CLASSIFIED:
             return []
-        halves = self.words["halves"]
+        halves, asking = self.words["halves"], self.words["questions"]
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
         places = [i for i in places if not s.longest(halves, i)]  # "a las diez y media"
         for i in islice(places, _MAX_WISHES):
@@ -378,6 +380,8 @@ class WishMatcher(IntentMatcher):
             if then >= len(s.words) or s.longest(self.words["bounds"], then):
                 return []  # "every two hours ..., until 8": the end is of the first
             mark = "?" * (s.asks and not s.holds(self.words["requests"]))
+            if not hit and "?" not in s.raw and s.words[0] in self.words["verbs"] and self._after(s, asking, 0):
+                return []  # "ist es dunkel, Licht an": a condition
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             for ending in ("",) if timed else ("", s.text(len(s.words) - 1, len(s.words))):
                 first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
