@@ -868,7 +868,9 @@ def moves(found):
 def orders(language):
     table = load_shipped(language)
     when, often, span, output, device, valve, beyond, value, place, noun, text, item, name, it = VALUES[language]
-    values = dict.fromkeys(("when", "wake", "moved"), when) | dict.fromkeys(("often", "repeated", "mornings"), often)
+    values = dict.fromkeys(("when", "wake", "moved", "former_time"), when) | dict.fromkeys(
+        ("often", "repeated", "mornings"), often
+    )
     values |= dict.fromkeys(("seconds", "later", "lasts", "hold", "off_after"), span) | dict.fromkeys(
         ("output", "driven"), output
     )
