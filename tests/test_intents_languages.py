@@ -872,7 +872,7 @@ def orders(language):
         ("often", "repeated", "mornings"), often
     )
     values |= dict.fromkeys(("seconds", "later", "lasts", "hold", "off_after"), span) | dict.fromkeys(
-        ("output", "driven"), output
+        ("output", "driven", "own_output"), output
     )
     values |= {"device": device, "valve": valve, "beyond": beyond, "value": value, "place": place, "sensor": place}
     values |= {
