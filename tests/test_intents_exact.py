@@ -146,6 +146,7 @@ VALUES = {
     "it_job": "it",
     "it_rule": "it",
     "item": "milk",
+    "bare_item": "milk",
     "list": "shopping",
     "todo": "to do",
     "at_time": "at 18:30",
