@@ -221,9 +221,11 @@ class WishMatcher(IntentMatcher):
         asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
         if len(named) != 1 or self.list_outputs(order) or asks:
             return []
-        match = self.match(self.put_for_it(order, named.pop()), offered)
+        name = named.pop()
+        match = self.match(self.put_for_it(order, name), offered)
         is_clear = is_complete(match) and match is not None and match.tool == "output" and match.route in WHOLE_ROUTES
-        return [(order, match)] if is_clear and match and self.intents[match.intent].acts else []
+        is_it = match is not None and match.arguments.get("name") == name  # "tick it off" ends no pump
+        return [(order, match)] if is_clear and is_it and match and self.intents[match.intent].acts else []
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
