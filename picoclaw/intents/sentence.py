@@ -479,6 +479,8 @@ class SlotReader:
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
             return
+        if slot.drop and gap and fold_name(gap.rsplit(None, 1)[-1].lower()) in slot.drop:
+            return  # "the lamp and the fan off, the two" counts what was named
         value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
         if isinstance(value, int):
             yield value, i + 1
