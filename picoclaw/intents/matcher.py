@@ -987,7 +987,8 @@ class IntentMatcher:
         if intent.name == "output_instead" and "_wrong" not in found and last.get("name") != found.get("name"):
             found["_wrong"] = last.get("name", "")
         timed = intent.name == "output_level" and last.get("seconds") and last.get("level") == "on"
-        if timed and isinstance(found.get("level"), int) and "name" not in given:
+        is_it = "name" not in given or s.holds(self.words["it"])
+        if timed and isinstance(found.get("level"), int) and is_it:
             return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
         levels = [*s.topic.get("level", ())][: s.last.name == "output_history"]
         if intent.name == "output_longer" and (levels or "level" in last):
