@@ -31,7 +31,7 @@ from gauges import resident
 from model_server import ModelServer
 from pace import Pace
 from people import GUEST_SAYS, OWNER_SAYS, PEACE_EVERY_S, PLANS, Browser, Chatter, Presser, Telegram, numbers, once
-from script import TAKE_A_TOOL, Script
+from script import SAYS, TAKE_A_TOOL, Script
 from telegram_server import TOKEN
 from trouble import Trouble, small_disk
 
@@ -103,12 +103,13 @@ class Soak:
             os.kill(watch, signal.SIGTERM)
 
     def _load_matcher(self):
-        """Say everything once while the model fails: what the built-in matcher loads for that is no growth later."""
+        """Say everything twice while the model fails, in the first meeting and behind it: what the built-in matcher loads
+        for that is no growth later."""
         self.script.is_down = True
-        for kind in OWNER_SAYS:
+        for kind in (*OWNER_SAYS, *PLANS, *SAYS) * 2:
             self.owner.ask(kind)
         self.script.is_down = False
-        while not self.owner.numbers() and len(self.owner.asked) < 30:  # the model is not asked again at once
+        while not self.owner.numbers() and len(self.owner.asked) < 50:  # the model is not asked again at once
             self.owner.ask("ask")
 
     def lived(self):
