@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -19,6 +20,9 @@ SOON = {
     "daemon.delivery._CHECK_INTERVAL_S": 0.2,
 }
 """What goes to a terminal is sent elsewhere half a second after the start, and what failed is tried again at once."""
+
+SAYS_WITHIN_S = 120.0
+"""A daemon that does not say within this time what a test waits for is ended, so that the test fails and does not hang."""
 
 PUMP = """
 [outputs.pump]
@@ -74,10 +78,15 @@ class Daemon:
         return self
 
     def says(self, text):
-        for found in self.process.stdout:
-            if text in found:
-                return found
-        raise AssertionError(f"it ended without saying {text!r}")
+        limit = threading.Timer(SAYS_WITHIN_S, self.process.kill)
+        limit.start()
+        try:
+            for found in self.process.stdout:
+                if text in found:
+                    return found
+        finally:
+            limit.cancel()
+        raise AssertionError(f"it ended, or was ended after {SAYS_WITHIN_S} s, without saying {text!r}")
 
     def asked(self, word):
         return ipc.ask_daemon(self.folder, {"do": word}, 5)

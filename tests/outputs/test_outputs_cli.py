@@ -292,6 +292,7 @@ def test_what_was_left_on_is_said(tmp_path):
     assert "left on" not in picoclaw_process(tmp_path, "status").stdout
 
 
+@pytest.mark.alone  # two seconds are to be longer than what is done to the processes takes
 @pytest.mark.parametrize("seconds", [30, 2])
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
 def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
