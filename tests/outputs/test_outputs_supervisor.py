@@ -192,6 +192,7 @@ def test_a_client_notices_that_nobody_ends_its_lease(home, numbers):
     ended(home)
 
 
+@pytest.mark.alone  # a new supervisor has to start within 0.3 s
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
 def test_off_works_also_when_the_keeper_does_not(home, numbers, monkeypatch):
     monkeypatch.setattr("picoclaw.outputs.client._OFF_TIMEOUT_S", 0.3)
