@@ -282,6 +282,7 @@ def test_a_no_writes_nothing(rules):
         ({"when": "soon"}, "write it like"),
         ({"name": "Hot!"}, "lower-case"),
         ({"notify": ""}, "it does nothing"),
+        ({"when": "", "notify": ""}, "'when' is missing"),
         ({"options": {"lasst": "5 min"}}, "did you mean 'lasts'"),
         ({"action": "remove", "name": "cold"}, "there is no rule 'cold'"),
         ({"when": "attic.temperature > 3"}, "there is no sensor 'attic'; measured are: greenhouse (temperature"),

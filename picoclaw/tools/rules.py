@@ -15,6 +15,7 @@ from picoclaw.hw.board import Board
 from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import Caller
 from picoclaw.outputs import config
+from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
 from picoclaw.text import pattern
@@ -32,6 +33,15 @@ _OPTIONS = (
 )
 
 
+class _RuleDraft(NamedTuple):
+    """A rule before a call is done: what the call writes of it, what it is then, in words, and whether it was there."""
+
+    name: str
+    table: Mapping[str, Any]
+    told: str
+    is_known: bool
+
+
 class RuleTool:
     def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
         """`measured()` gives the sensors and their quantities, `zone()` the owner's time zone."""
@@ -42,28 +52,17 @@ class RuleTool:
         if action == "list":
             return "read"
         try:
-            if action == "add":
-                name, _, made = self._parse(arguments, datetime.now().astimezone())
-                _require_measured(made, self._measured())
-                if name in self._list_names():
-                    raise ToolError(f"there is a rule {name!r} already: remove it first, or choose another name")
-            elif action == "change":
-                _require_measured(self._change(arguments, datetime.now().astimezone())[2], self._measured())
-            else:
-                self._find_name(arguments["name"])
+            draft = self._draft(arguments, datetime.now().astimezone())
         except ConfigError as error:
             raise ToolError(f"the rule cannot be: {error}") from None
+        if action == "add" and draft.is_known:
+            raise ToolError(f"there is a rule {draft.name!r} already: remove it first, or choose another name")
         return "instruct"
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        now = datetime.now().astimezone()
-        if (action := arguments["action"]) in {"add", "change"}:
-            made = (self._parse if action == "add" else self._change)(arguments, now)[2]
-            return "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, self._measured())])
-        name = self._find_name(arguments["name"])
-        gone = self._load(now).rules.get(name)
-        does = {"remove": "no longer", "pause": "until it is resumed, not", "resume": "again"}[action]
-        return f"{does}: {rules.explain_rule(gone)}" if gone else f"{does}: {name}, which is not followed"
+        draft = self._draft(arguments, datetime.now().astimezone())
+        does = {"remove": "no longer: ", "pause": "until it is resumed, not: ", "resume": "again: "}
+        return does.get(arguments["action"], "") + draft.told
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action", "list") == "list")
@@ -87,78 +86,54 @@ class RuleTool:
                 rows.append(f"{number}. {row}" if known else row)
             return "\n".join(rows) or "no rules"
         try:
+            name, table, told, is_known = self._draft(locals(), caller.now)
             if action == "remove":
-                name = self._find_name(name)
                 rules.remove_rule(self._home, name)
-                wake_all(self._home)
-                return f"rule {name} is removed"
-            if action not in {"add", "change"}:
-                name = self._find_name(name)
+            elif action in {"pause", "resume"}:
                 rules.enable_rule(self._home, name, enabled=action == "resume")
-                wake_all(self._home)
-                return f"rule {name} is {'paused' if action == 'pause' else 'followed again'}"
-            name, table, made = (self._parse if action == "add" else self._change)(locals(), caller.now)
-            _require_measured(made, self._measured())
-            if action == "change" and name in self._list_names():
+            elif action == "change" and is_known:
                 rules.change_rule(self._home, name, table)
             else:
                 rules.add_rule(self._home, name, table, caller.now, self._zone())
         except ConfigError as error:
             raise ToolError(str(error)) from None
         wake_all(self._home)
-        doubts = "".join(f"\nbut {doubt}" for doubt in list_doubts(made, self._home, self._measured()))
-        return f"the rule is {'kept' if action == 'add' else 'changed'}: {rules.explain_rule(made)}{doubts}"
+        if done := {"remove": "removed", "pause": "paused", "resume": "followed again"}.get(action):
+            return f"rule {name} is {done}"
+        return f"the rule is {'kept' if action == 'add' else 'changed'}: {told}"
 
-    def _parse(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, Any], rules.Rule]:
-        """The rule's name, its table and the rule itself; a bare quantity gets its only sensor."""
-        table = self._make_table(arguments)
-        name = arguments["name"].strip() or make_rule_name(table, self._list_names())
-        return name, table, rules.parse_rule(name, table, now, self._zone())
+    def _draft(self, arguments: Mapping[str, Any], now: datetime) -> "_RuleDraft":
+        """The rule that a call names, as it is after the call; a number in `when` of a change is another limit.
+
+        With a whole condition, one to be changed need not be there yet: its first form may still wait for a yes.
+        """
+        action, said, found = arguments["action"], arguments["name"].strip(), self._load(now)
+        names = [name for name in (*found.rules, *found.problems) if name]
+        limit = arguments["when"].strip() if action == "change" else ""
+        writes = action in {"add", "change"}
+        table = self._make_table(arguments) if writes and not _NUMBER.fullmatch(limit) else {}
+        name = "" if action == "add" else match_rule_name(said, names)
+        if not name and action != "add" and "when" not in table:
+            raise ToolError(f"there is no rule {said!r}; there are: {', '.join(names) or 'none'}")
+        name = name or said or make_rule_name(table, names)
+        known = found.rules.get(name)
+        if not writes:
+            return _RuleDraft(name, {}, rules.explain_rule(known) if known else f"{name}, which is not followed", True)
+        if action == "change":
+            table = table or _change_limit(name, known, limit)
+        written = vars(known.written) if known and action == "change" else {}
+        made, measured = rules.parse_rule(name, written | table, now, self._zone()), self._measured()
+        _require_measured(made, measured)
+        told = "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, measured)])
+        return _RuleDraft(name, table, told, name in names)
 
     def _make_table(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What is written of a rule; a bare quantity gets its only sensor."""
         every = {key: arguments[key] for key in ("when", "notify", "output")} | (arguments["options"] or {})
         table = {key: value for key, value in every.items() if value is not None and value != ""}
         if isinstance(table.get("when"), str):
             table["when"] = complete_sensor(table["when"], self._measured)
         return table
-
-    def _change(self, arguments: Mapping[str, Any], now: datetime) -> tuple[str, dict[str, Any], rules.Rule]:
-        """A rule's name, what is written otherwise, and the rule it then is: a number in `when` is another limit.
-
-        With a whole condition it need not be there yet: its first form may still wait for a yes.
-        """
-        limit = arguments["when"].strip()
-        has_limit = _NUMBER.fullmatch(limit) is not None
-        table, names = {} if has_limit else self._make_table(arguments), self._list_names()
-        if "when" in table:
-            name = (
-                match_rule_name(arguments["name"], names) or arguments["name"].strip() or make_rule_name(table, names)
-            )
-        else:
-            name = self._find_name(arguments["name"])
-        rule = self._load(now).rules.get(name)
-        if table:
-            return name, table, rules.parse_rule(name, (vars(rule.written) if rule else {}) | table, now, self._zone())
-        if rule is None or not isinstance(rule.condition, conditions.Threshold) or not has_limit:
-            raise ToolError(f"{name} has no limit to be changed to {limit!r}: remove the rule, and add another one")
-        written, before = rule.written, rule.condition.limit
-
-        values = {}
-        for key, text in (("when", written.when), ("notify", written.notify)):
-            if found := next((one for one in _NUMBER.finditer(text) if float(one[0]) == before), None):
-                values[key] = f"{text[: found.start()]}{limit}{text[found.end() :]}"
-        return name, values, rules.parse_rule(name, vars(written) | values, now, self._zone())
-
-    def _find_name(self, name: str) -> str:
-        """Find a rule by its name, or by its number in the list."""
-        names = self._list_names()
-        if meant := match_rule_name(name, names):
-            return meant
-        raise ToolError(f"there is no rule {name.strip()!r}; there are: {', '.join(names) or 'none'}")
-
-    def _list_names(self) -> list[str]:
-        found = self._load(datetime.now().astimezone())
-        return [name for name in (*found.rules, *found.problems) if name]
 
     def _load(self, now: datetime) -> "RuleSet":
         return rules.load_rules(self._home, now, self._zone())
@@ -215,6 +190,17 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif config.load_armed(home).get(name) != outputs[name].digest:
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
+
+
+def _change_limit(name: str, rule: rules.Rule | None, limit: str) -> dict[str, str]:
+    """What is written otherwise of a rule with another limit, in its condition and its message. Raises ToolError."""
+    if rule is None or not isinstance(rule.condition, conditions.Threshold) or not _NUMBER.fullmatch(limit):
+        raise ToolError(f"{name} has no limit to be changed to {limit!r}: remove the rule, and add another one")
+    changed = {}
+    for key, text in (("when", rule.written.when), ("notify", rule.written.notify)):
+        if found := next((one for one in _NUMBER.finditer(text) if float(one[0]) == rule.condition.limit), None):
+            changed[key] = f"{text[: found.start()]}{limit}{text[found.end() :]}"
+    return changed
 
 
 def _require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -> None:
