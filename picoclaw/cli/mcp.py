@@ -18,7 +18,7 @@ from picoclaw.cli.common import (
 )
 from picoclaw.config import Config, load_config
 from picoclaw.config.files import add_table, read_regular, remove_table
-from picoclaw.config.tables import McpConfig
+from picoclaw.config.tables import McpConfig, check_name
 from picoclaw.errors import ConfigError
 from picoclaw.files import remove_file, write_atomic
 from picoclaw.mcp import pins
@@ -117,7 +117,8 @@ def _add(config: Config, given: Options) -> Config:
     values |= {"write": _make_absolute(given.write)} if given.write else {}
     values |= {"network": True} if given.network else {}
     path = config.home / "config.toml"
-    McpConfig(**values).check(given.name, f"[mcp.{given.name}]", config.home)
+    check_name(given.name, f"[mcp.{given.name}]")
+    McpConfig(**values).check(f"[mcp.{given.name}]", config.home)
     prepare_home(config.home)
     text = add_table(read_regular(path).decode(), f"mcp.{given.name}", values)
     write_atomic(path.resolve(), text.encode())

@@ -4,7 +4,6 @@ Knows the keys, their types and their defaults; opens nothing but the two files.
 """
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,10 @@ from urllib.parse import urlsplit
 from picoclaw.config.files import (
     find_vendor,
     read_api_key,
-    read_brave_key,
     read_embedding_key,
-    read_hook_secrets,
-    read_matrix_token,
-    read_mcp_token,
-    read_mcp_tokens,
-    read_metrics_token,
     read_model_keys,
-    read_mqtt_password,
-    read_notify_tokens,
-    read_store_password,
-    read_telegram_token,
+    read_named_secrets,
+    read_secrets,
     read_toml,
 )
 from picoclaw.config.tables import (
@@ -59,6 +50,7 @@ from picoclaw.config.tables import (
     check_channel_agents,
     check_links,
     check_model_order,
+    check_name,
     check_people,
     find_default_agent,
     redact_url,
@@ -68,7 +60,6 @@ from picoclaw.files import get_home
 from picoclaw.records import MISSING, dataclass, field, fields, is_dataclass, replace
 from picoclaw.schema import InvalidArgument, check_arguments, find_nearest, read_parameter
 from picoclaw.schema import Parameter as Parameter
-from picoclaw.times import parse_hour_span
 
 PEOPLE_FOLDER, SHARED_FOLDER = "people", "shared"
 """Below it in the home, each member of the household has a folder by their name."""
@@ -166,7 +157,17 @@ class Config:
 _CONFIG_TABLES: dict[str, type[Any]] = {
     f.name: f.type for f in fields(Config) if isinstance(f.type, type) and is_dataclass(f.type)
 }
-_NAMED_TABLES = ("sensors", "models", "notify", "hooks", "mcp", "people", "agents", "links", "teams")
+_NAMED_TABLES: dict[str, type[Any]] = {
+    "sensors": SensorConfig,
+    "models": ModelConfig,
+    "notify": NotifyConfig,
+    "hooks": HookConfig,
+    "mcp": McpConfig,
+    "people": PersonConfig,
+    "agents": AgentConfig,
+    "teams": TeamConfig,
+}
+"""The tables that hold one for each name: [sensors.NAME]."""
 RENAMED_TABLES = {"helpers": "subagents"}
 """Tables of config.toml that an earlier version wrote under another name."""
 _NO_SERVER = "set base_url under [model] in config.toml, or PICOCLAW_BASE_URL"
@@ -186,89 +187,50 @@ def load_config(environment: Mapping[str, str] | None = None) -> Config:
 
 
 def _make_config(home: Path, tables: dict[str, Any], path: Path) -> Config:
-    sensors, models, ways = tables.pop("sensors", {}), tables.pop("models", {}), tables.pop("notify", {})
-    webhooks, servers = tables.pop("hooks", {}), tables.pop("mcp", {})
-    household, further = tables.pop("people", {}), tables.pop("agents", {})
-    links, grouped = tables.pop("links", {}), tables.pop("teams", {})
+    given = {what: tables.pop(what, {}) for what in _NAMED_TABLES}
+    links = tables.pop("links", {})
     old_tables = tuple(old for old, new in RENAMED_TABLES.items() if old in tables and new not in tables)
     for old in old_tables:
         tables[RENAMED_TABLES[old]] = tables.pop(old)
     settings: dict[str, Any] = {}
     for name, table in tables.items():
         if name not in _CONFIG_TABLES:
-            known = _CONFIG_TABLES | dict.fromkeys(_NAMED_TABLES)
+            known = _CONFIG_TABLES | _NAMED_TABLES | {"links": dict}
             raise ConfigError(f"{path}: unknown table [{name}]{find_nearest(name, known)}")
         settings[name] = make_dataclass(_CONFIG_TABLES[name], table, f"{path}: [{name}]")
-    for folder in settings.get("tools", ToolsConfig()).extra_folders:
-        where = f"{path}: [tools]: extra_folders"
-        try:
-            is_absolute = "\0" not in folder and Path(folder).expanduser().is_absolute()
-        except RuntimeError:
-            raise ConfigError(f"{where}: the ~ in {folder!r} stands for no known user; write a whole path") from None
-        if not is_absolute:
-            raise ConfigError(f"{where}: {folder!r} must be a whole path, such as '/srv/data' or '~/data'")
-    parse_hour_span(settings.get("heartbeat", HeartbeatConfig()).quiet, f"{path}: [heartbeat]: quiet")
-    settings.get("costs", CostsConfig()).check(f"{path}: [costs")
-    settings.get("page", PageConfig()).check(f"{path}: [page]")
-    settings.get("matrix", MatrixConfig()).check(f"{path}: [matrix]")
-    settings.get("store", StoreConfig()).check(f"{path}: [store]")
-    if mqtt := settings.get("mqtt"):
-        mqtt.check(f"{path}: [mqtt]")
-    named = _make_named_tables(ModelConfig, models, path, "models")
-    notify: dict[str, NotifyConfig] = _make_named_tables(NotifyConfig, ways, path, "notify")
-    hooks: dict[str, HookConfig] = _make_named_tables(HookConfig, webhooks, path, "hooks")
-    checked: dict[str, Mapping[str, NotifyConfig | HookConfig]] = {"notify": notify, "hooks": hooks}
-    for kind, named_tables in checked.items():
-        for name, one in named_tables.items():
-            if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name):
-                raise ConfigError(f"{path}: [{kind}.{name}]: a name is small letters, digits and _")
-            one.check(f"{path}: [{kind}.{name}]")
-    mcp: dict[str, McpConfig] = _make_named_tables(McpConfig, servers, path, "mcp") if servers else {}
-    for name, server in mcp.items():
-        server.check(name, f"{path}: [mcp.{name}]", home)
-    people: dict[str, PersonConfig] = _make_named_tables(PersonConfig, household, path, "people")
-    owners = [f"{way}:{settings[way].owner}" for way in ("telegram", "matrix") if way in settings]
-    check_people(people, owners, path)
-    agents: dict[str, AgentConfig] = _make_named_tables(AgentConfig, further, path, "agents")
-    check_agents(agents, named, home, path)
+        if hasattr(settings[name], "check"):
+            settings[name].check(f"{path}: [{name}]")
+    named: dict[str, Any] = {what: _make_named_tables(what, rows, path) for what, rows in given.items()}
+    for kind in ("notify", "hooks", "mcp"):
+        for name, one in named[kind].items():
+            check_name(name, f"{path}: [{kind}.{name}]")
+            one.check(f"{path}: [{kind}.{name}]", *([home] if kind == "mcp" else []))
+    people: dict[str, PersonConfig] = named["people"]
+    agents: dict[str, AgentConfig] = named["agents"]
+    channels = {way: settings[way] for way in ("telegram", "matrix", "page") if way in settings}
+    check_people(people, [f"{way}:{one.owner}" for way, one in channels.items() if way != "page"], path)
+    check_agents(agents, named["models"], home, path)
     check_agent_people(agents, people, path)
-    check_channel_agents(
-        {way: settings[way].agent for way in ("telegram", "matrix", "page") if way in settings}, agents, path
-    )
+    check_channel_agents({way: one.agent for way, one in channels.items()}, agents, path)
     for key, agent in agents.items():
         if agent.day_money and not settings.get("costs", CostsConfig()).prices:
             raise ConfigError(
                 f'{path}: [agents.{key}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]'
             )
-    teams: dict[str, TeamConfig] = _make_named_tables(TeamConfig, grouped, path, "teams")
-    check_links(links, teams, agents, path)
-    parts: dict[str, SensorConfig] = _make_named_tables(SensorConfig, sensors, path, "sensors")
-    for name, sensor in parts.items():
+    check_links(links, named["teams"], agents, path)
+    for name, sensor in named["sensors"].items():
         sensor.check(f"{path}: [sensors.{name}]")
         if sensor.mqtt and "mqtt" not in settings:
             raise ConfigError(f"{path}: [sensors.{name}]: mqtt takes a table [mqtt] with the broker's host")
-    check_model_order(settings.get("model", ModelConfig()), named, path)
-    return Config(
-        home=home,
-        sensors=parts,
-        models=named,
-        notify=notify,
-        hooks=hooks,
-        mcp=mcp,
-        people=people,
-        agents=agents,
-        links=links,
-        teams=teams,
-        old_tables=old_tables,
-        **settings,
-    )
+    check_model_order(settings.get("model", ModelConfig()), named["models"], path)
+    return Config(home=home, links=links, old_tables=old_tables, **named, **settings)
 
 
 def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
     """Read the parts that were added in conversation, from sensors.toml; raises ConfigError."""
     path = home / "sensors.toml"
     tables = read_toml(path)
-    sensors: dict[str, SensorConfig] = _make_named_tables(SensorConfig, tables.pop("sensors", {}), path, "sensors")
+    sensors: dict[str, SensorConfig] = _make_named_tables("sensors", tables.pop("sensors", {}), path)
     for name, sensor in sensors.items():
         sensor.check(f"{path}: [sensors.{name}]")
     if tables:
@@ -276,11 +238,12 @@ def load_added_sensors(home: Path) -> dict[str, SensorConfig]:
     return sensors
 
 
-def _make_named_tables(kind: type[Any], tables: Any, path: Path, what: str) -> dict[str, Any]:
+def _make_named_tables(what: str, tables: Any, path: Path) -> dict[str, Any]:
     if not isinstance(tables, dict):
         raise ConfigError(
             f"{path}: [{what}] must hold one table for each {'person' if what == 'people' else what[:-1]}, such as [{what}.NAME]"
         )
+    kind = _NAMED_TABLES[what]
     return {name: make_dataclass(kind, table, f"{path}: [{what}.{name}]") for name, table in tables.items()}
 
 
@@ -333,20 +296,14 @@ def _apply_environment(config: Config, environment: Mapping[str, str]) -> Config
         model_keys=read_model_keys(config.home, {name: one.base_url for name, one in models.items()}, environment),
         embedding_key=embedding_key,
         telegram=replace(config.telegram, api_url=_check_address(config.telegram.api_url, "[telegram]: api_url")),
-        telegram_token=read_telegram_token(config.home, environment),
         matrix=replace(
             config.matrix, homeserver=_check_address(config.matrix.homeserver, "[matrix]: homeserver", "https://HOST")
         ),
-        matrix_token=read_matrix_token(config.home, environment),
         web=replace(config.web, searxng_url=_check_address(config.web.searxng_url, "[web]: searxng_url")),
-        brave_key=read_brave_key(config.home, environment),
-        mqtt_password=read_mqtt_password(config.home, environment),
-        store_password=read_store_password(config.home, environment),
-        metrics_token=read_metrics_token(config.home, environment),
-        notify_tokens=read_notify_tokens(config.home, config.notify, environment),
-        hook_secrets=read_hook_secrets(config.home, config.hooks, environment),
-        mcp_token=read_mcp_token(config.home, environment),
-        mcp_tokens=read_mcp_tokens(config.home, config.mcp, environment),
+        notify_tokens=read_named_secrets(config.home, "notify", config.notify, environment),
+        hook_secrets=read_named_secrets(config.home, "hook", config.hooks, environment),
+        mcp_tokens=read_named_secrets(config.home, "mcp", config.mcp, environment),
+        **read_secrets(config.home, environment),
     )
 
 

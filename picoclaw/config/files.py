@@ -199,17 +199,6 @@ def read_stamp(home: Path) -> FilesStamp:
 OPENAI_URL = "https://api.openai.com/v1"
 OPENROUTER_URL = "https://openrouter.ai/api/v1"
 ANTHROPIC_URL = "https://api.anthropic.com/v1"
-_SECRET_KEYS = (
-    "api_key",
-    "embedding_key",
-    "telegram_token",
-    "matrix_token",
-    "brave_key",
-    "mqtt_password",
-    "store_password",
-    "metrics_token",
-    "mcp_token",
-)
 _MIN_TOKEN_CHARS = 16
 _VENDOR_VARIABLES = {
     "openai": {"OPENROUTER_API_KEY": OPENROUTER_URL, "OPENAI_API_KEY": OPENAI_URL},
@@ -217,6 +206,20 @@ _VENDOR_VARIABLES = {
     "anthropic": {"ANTHROPIC_API_KEY": ANTHROPIC_URL},
 }
 """The variable of each vendor's key and its server, by what is spoken there."""
+
+_SECRET_VARIABLES = {
+    "telegram_token": "PICOCLAW_TELEGRAM_TOKEN",
+    "matrix_token": "PICOCLAW_MATRIX_TOKEN",
+    "brave_key": "BRAVE_API_KEY",
+    "mqtt_password": "PICOCLAW_MQTT_PASSWORD",
+    "store_password": "PICOCLAW_STORE_PASSWORD",
+    "metrics_token": "",
+    "mcp_token": "",
+}
+"""The secrets that are taken as they are given, and the variable of each, if it has one."""
+_SECRET_KEYS = ("api_key", "embedding_key", *_SECRET_VARIABLES)
+_NAMED_SECRETS = {"notify": "notify_token", "hook": "hook_secret", "mcp": "mcp_token"}
+"""The credential of each [notify.NAME], [hooks.NAME] and [mcp.NAME], by what its key below [keys] begins with."""
 
 
 def find_vendor(name: str, api: str, environment: Mapping[str, str], how: str) -> str:
@@ -257,69 +260,28 @@ def read_embedding_key(home: Path, url: str, base_url: str, environment: Mapping
     return _check_characters(_load_secrets(home)["embedding_key"] or _get_vendor_key(url, environment))
 
 
-def read_telegram_token(home: Path, environment: Mapping[str, str]) -> str:
-    token = environment.get("PICOCLAW_TELEGRAM_TOKEN") or _read_secret(home, "telegram_token", environment)
-    return token.strip()
-
-
-def read_matrix_token(home: Path, environment: Mapping[str, str]) -> str:
-    token = environment.get("PICOCLAW_MATRIX_TOKEN") or _read_secret(home, "matrix_token", environment)
-    return token.strip()
-
-
-def read_brave_key(home: Path, environment: Mapping[str, str]) -> str:
-    return _check_characters(environment.get("BRAVE_API_KEY") or _read_secret(home, "brave_key", environment))
-
-
-def read_mqtt_password(home: Path, environment: Mapping[str, str]) -> str:
-    return environment.get("PICOCLAW_MQTT_PASSWORD") or _read_secret(home, "mqtt_password", environment)
-
-
-def read_store_password(home: Path, environment: Mapping[str, str]) -> str:
-    return environment.get("PICOCLAW_STORE_PASSWORD") or _read_secret(home, "store_password", environment)
-
-
-def read_metrics_token(home: Path, environment: Mapping[str, str]) -> str:
-    """The token of /metrics, '' for none. Raises ConfigError for one that can be guessed."""
-    return _check_length("metrics_token", _read_secret(home, "metrics_token", environment))
-
-
-def read_mcp_token(home: Path, environment: Mapping[str, str]) -> str:
-    """The token of /mcp, '' for none. Raises ConfigError for one that can be guessed."""
-    return _check_length("mcp_token", _read_secret(home, "mcp_token", environment))
-
-
-def _check_length(name: str, given: str) -> str:
-    token = _check_characters(given)
-    if token and len(token) < _MIN_TOKEN_CHARS:
-        raise ConfigError(f"{name} must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
-    return token
-
-
-def read_notify_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The tokens of [notify.NAME]; '' for one that has none. Raises ConfigError."""
-    return _read_named_secrets(home, names, environment, "notify", "notify_token")
-
-
-def read_mcp_tokens(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The tokens of [mcp.NAME]; '' for one that has none. Raises ConfigError."""
-    return _read_named_secrets(home, names, environment, "mcp", "mcp_token")
-
-
-def read_hook_secrets(home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The secrets of [hooks.NAME]; '' for one that has none. Raises ConfigError for one that can be guessed."""
-    found = _read_named_secrets(home, names, environment, "hook", "hook_secret")
-    for name, secret in found.items():
-        if secret and len(secret) < _MIN_TOKEN_CHARS:
-            raise ConfigError(f"hook_{name} must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
+def read_secrets(home: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The secrets of which there is one each, '' for none, by name. Raises ConfigError for a token that can be guessed."""
+    found = {
+        name: environment.get(variable) or _read_secret(home, name, environment)
+        for name, variable in _SECRET_VARIABLES.items()
+    }
+    for name in ("telegram_token", "matrix_token"):
+        found[name] = found[name].strip()
+    for name in ("brave_key", "metrics_token", "mcp_token"):
+        found[name] = _check_characters(found[name])
+    for name in ("metrics_token", "mcp_token"):
+        _check_length(name, found[name])
     return found
 
 
-def _read_named_secrets(
-    home: Path, names: Iterable[str], environment: Mapping[str, str], kind: str, credential: str
-) -> dict[str, str]:
-    kept = _load_secrets(home)["keys"] if (wanted := list(names)) else {}
-    return {
+def read_named_secrets(home: Path, kind: str, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The secrets of the tables of a kind, see _NAMED_SECRETS; '' for one that has none.
+
+    Raises ConfigError, also for the secret of a hook that can be guessed.
+    """
+    kept, credential = _load_secrets(home)["keys"] if (wanted := list(names)) else {}, _NAMED_SECRETS[kind]
+    found = {
         name: _check_characters(
             environment.get(f"PICOCLAW_{credential.upper()}_{name.upper()}")
             or _read_credential(environment, f"{credential}_{name}")
@@ -327,6 +289,14 @@ def _read_named_secrets(
         )
         for name in wanted
     }
+    for name in found if kind == "hook" else ():
+        _check_length(f"hook_{name}", found[name])
+    return found
+
+
+def _check_length(name: str, token: str) -> None:
+    if token and len(token) < _MIN_TOKEN_CHARS:
+        raise ConfigError(f"{name} must have at least {_MIN_TOKEN_CHARS} characters: openssl rand -hex 16")
 
 
 def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset[str]:
@@ -339,22 +309,10 @@ def list_stored_secrets(home: Path, environment: Mapping[str, str]) -> frozenset
         there = [path.name for path in Path(folder).iterdir()] if folder else []
     except OSError:
         there = []
-    names = [
-        name
-        for name in there
-        if name in _SECRET_KEYS or name.startswith(("api_key_", "notify_token_", "hook_secret_", "mcp_token_"))
-    ]
+    prefixes = ("api_key_", *(f"{credential}_" for credential in _NAMED_SECRETS.values()))
+    names = [name for name in there if name in _SECRET_KEYS or name.startswith(prefixes)]
     found = {*(str(kept[name]) for name in _SECRET_KEYS), *map(str, kept["keys"].values())}
-    names_of_tokens = (
-        "TELEGRAM_TOKEN",
-        "MATRIX_TOKEN",
-        "MQTT_PASSWORD",
-        "STORE_PASSWORD",
-        "NOTIFY_TOKEN_",
-        "HOOK_SECRET_",
-        "API_KEY_",
-    )
-    variables = tuple(f"PICOCLAW_{name}" for name in (*names_of_tokens, "MCP_TOKEN_"))
+    variables = (*filter(None, _SECRET_VARIABLES.values()), *(f"PICOCLAW_{prefix.upper()}" for prefix in prefixes))
     found |= {text for name, text in environment.items() if name.endswith("_API_KEY") or name.startswith(variables)}
     found |= {_read_credential(environment, name) for name in names}
     return frozenset(secret.strip() for secret in found) - {""}

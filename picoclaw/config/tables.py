@@ -182,6 +182,20 @@ class ToolsConfig:
         default_factory=list
     )
 
+    def check(self, where: str) -> None:
+        """Raise ConfigError for a folder that is no whole path; `where` names the table."""
+        for folder in self.extra_folders:
+            try:
+                is_absolute = "\0" not in folder and Path(folder).expanduser().is_absolute()
+            except RuntimeError:
+                raise ConfigError(
+                    f"{where}: extra_folders: the ~ in {folder!r} stands for no known user; write a whole path"
+                ) from None
+            if not is_absolute:
+                raise ConfigError(
+                    f"{where}: extra_folders: {folder!r} must be a whole path, such as '/srv/data' or '~/data'"
+                )
+
 
 @dataclass(frozen=True)
 class ApprovalsConfig:
@@ -214,6 +228,9 @@ class HeartbeatConfig:
     def quiet_hours(self) -> tuple[time, time] | None:
         return parse_hour_span(self.quiet, "[heartbeat]: quiet")
 
+    def check(self, where: str) -> None:
+        parse_hour_span(self.quiet, f"{where}: quiet")
+
 
 @dataclass(frozen=True)
 class CostsConfig:
@@ -233,9 +250,9 @@ class CostsConfig:
 
     def check(self, where: str) -> None:
         """Raise ConfigError for prices that are none, and for a cap that nothing could be counted for; see `where`."""
-        known = parse_prices(self.prices, f"{where}.prices]")
+        known = parse_prices(self.prices, f"{where[:-1]}.prices]")
         if self.day_money and not known:
-            raise ConfigError(f'{where}]: day_money takes prices: "MODEL" = [in, out] under [costs.prices]')
+            raise ConfigError(f'{where}: day_money takes prices: "MODEL" = [in, out] under [costs.prices]')
 
 
 @dataclass(frozen=True)
@@ -245,6 +262,9 @@ class HistoryConfig:
     every_seconds: Annotated[float, Span(1, 3600), "seconds between two measurements"] = 60.0
 
 
+ChannelAgent = Annotated[
+    str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
+]
 _ORIGIN = pattern(r"https?://[^\s/@?#,]+/?", re.IGNORECASE)
 
 
@@ -263,9 +283,7 @@ class PageConfig:
         default_factory=list
     )
     openai: Annotated[bool, "whether programs with a token of yours may use the board as an OpenAI model"] = False
-    agent: Annotated[
-        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
-    ] = ""
+    agent: ChannelAgent = ""
 
     def check(self, where: str) -> None:
         """Raise ConfigError for an origin that no request could ever match."""
@@ -283,9 +301,7 @@ class TelegramConfig:
     )
     api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first person paired, or the first in allow"] = 0
-    agent: Annotated[
-        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
-    ] = ""
+    agent: ChannelAgent = ""
 
 
 _MATRIX_USER = pattern(r"@[^\s:]{1,200}:[A-Za-z0-9.:\[\]-]{1,230}")
@@ -300,9 +316,7 @@ class MatrixConfig:
         field(default_factory=list)
     )
     owner: Annotated[str, 'you, such as "@me:example.org"; "": the first person paired, or the first in allow'] = ""
-    agent: Annotated[
-        str, "the agent that answers in new chats here, unless the person has their own; '': the home's own"
-    ] = ""
+    agent: ChannelAgent = ""
 
     def check(self, where: str) -> None:
         """Raise ConfigError for people whom no server could have."""
@@ -337,6 +351,12 @@ class PersonConfig:
 
 
 _LOGIN_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+
+
+def check_name(name: str, where: str) -> None:
+    """Raise ConfigError for what cannot be the name of a table."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{where}: a name is small letters, digits and _")
 
 
 def _check_table_name(kind: str, name: str, tables: Collection[str], example: str, path: Path) -> None:
@@ -765,10 +785,8 @@ class McpConfig:
         """Whether whatever it does can change nothing but its own temporary files, because the sandbox says so."""
         return bool(self.command) and not self.network and not self.write
 
-    def check(self, name: str, where: str, home: Path) -> None:
+    def check(self, where: str, home: Path) -> None:
         """Raise ConfigError for a server that could not be run or reached, or would see what is picoclaw's own."""
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"{where}: a name is small letters, digits and _")
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{where}: takes either command, a list such as ['npx', 'some-server'], or url")
         if self.url and (given := [key for key in _HERE_ONLY if getattr(self, key)]):
