@@ -3,8 +3,8 @@
 The other one works with its own files, model and tools, and never with more rights than there are here.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Annotated
 
 from picoclaw.agent import workflow
 from picoclaw.config import Config
@@ -132,10 +132,8 @@ class DelegateTools(SubagentTools):
         self._tools_of, self._config = tools_of, config
         self._own = config.agent or config.default_agent
 
-    def _brings_report(self, _arguments: Mapping[str, Any], _result: str, caller: Caller, _good: bool) -> bool:  # noqa: FBT001
-        return bool(caller.taints)  # those of the report are among them
-
-    @tool(effect="write", brings=_brings_report, private=True)
+    # the untrusted sources of the report are among the caller's by then
+    @tool(effect="write", brings=lambda _self, _given, _said, caller, _good: bool(caller.taints), private=True)
     def delegate(
         self,
         agent: str,

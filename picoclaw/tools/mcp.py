@@ -6,7 +6,7 @@ like another host, and without one each call is asked about.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -21,7 +21,7 @@ from picoclaw.messages import Caller
 from picoclaw.prompts import MCP_JOINT
 from picoclaw.schema import Parameter, find_nearest
 from picoclaw.security.policy import Effect
-from picoclaw.tools.registry import Arguments, Effects, Tool, ToolGroup, ToolMark, ToolSource, tool
+from picoclaw.tools.registry import Arguments, Effects, Tool, ToolGroup, ToolMark, tool
 
 _LISTED = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
 _MAX_RESULT_CHARS = 2_000_000
@@ -71,21 +71,19 @@ class McpServers:
 
         Raises McpError, TurnStopped.
         """
-        client, config = self.client(name), self.servers[name]
+        client, wanted = self.client(name), self.servers[name].tools
         with client.lock:
-            self._verify(client, name, config, caller)
-        return client
-
-    def _verify(self, client: McpClient, name: str, config: McpConfig, caller: Caller) -> None:
-        if client.connect(caller.stop) or client.has_changed_tools:
+            if not (client.connect(caller.stop) or client.has_changed_tools):
+                return client
             offer, pin = self.read_offer(name, caller), pins.load_pin(self.home, name)
-            if pin is None or pins.compute_offer_digest(offer, config.tools) != pin.agreed:
-                changes = list(pins.describe_changes(pin.offer if pin else None, offer, config.tools))
+            if pin is None or pins.compute_offer_digest(offer, wanted) != pin.agreed:
+                changes = list(pins.describe_changes(pin.offer if pin else None, offer, wanted))
                 client.close()
                 raise McpError(
                     f"the tools of {name} are not those that you have agreed to any more"
                     f" ({'; '.join(changes[:3]) or 'nothing was agreed to'}): picoclaw mcp agree {name}"
                 )
+        return client
 
     def close(self) -> None:
         """End all that run; may be called twice."""
@@ -142,16 +140,6 @@ def judge_effect(config: McpConfig, *, says_it_reads: bool) -> Effect:
     if config.is_contained:
         return "read"
     return "network" if says_it_reads and not config.write else "mcp_act"
-
-
-class RemoteTools(ToolSource):
-    """The agreed tools of one server."""
-
-    def __init__(self, servers: McpServers, server: str, pinned: Sequence[pins.PinnedTool]) -> None:
-        self._servers, self._server, self._pinned = servers, server, pinned
-
-    def list_tools(self) -> Sequence[Tool]:
-        return [RemoteTool(self._servers, self._server, one) for one in self._pinned]
 
 
 class McpTools:
@@ -242,8 +230,12 @@ def list_groups(config: Config) -> Iterator[ToolGroup]:
     for name, table in config.mcp.items():
         if pinned := pins.list_pinned(config.home, name, table):
             names = tuple(f"{name}.{one.name}" for one in pinned)
-            yield ToolGroup(names, partial(RemoteTools, servers, name, pinned))
+            yield ToolGroup(names, partial(_make_remote_tools, servers, name, pinned))
     yield ToolGroup(("mcp_list", "mcp_read"), partial(McpTools, servers))
+
+
+def _make_remote_tools(servers: McpServers, name: str, pinned: Iterable[pins.PinnedTool]) -> list[Tool]:
+    return [RemoteTool(servers, name, one) for one in pinned]
 
 
 def format_content(result: Mapping[str, Any]) -> str:

@@ -50,10 +50,7 @@ class MemoryTools:
         self._workspace, self._index, self._past, self._person = workspace, index, past, person
         self._read_owner_time = read_owner_time
 
-    def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        return orders.is_stated_fact(arguments["text"], caller)
-
-    @tool(effect="remember", is_requested=_is_requested)
+    @tool(effect="remember", is_requested=lambda _, given, caller: orders.is_stated_fact(given["text"], caller))
     def memory_store(
         self,
         text: Annotated[str, "with names, numbers and dates as said"],
@@ -69,10 +66,7 @@ class MemoryTools:
         unset = f"; the clock is not set, so this is the day of {caller.now:%Y-%m-%d}"
         return f"noted in {noted.path} line {noted.line}{unset if caller.now.year < _OLDEST_YEAR else ''}"
 
-    def _is_share_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        return orders.is_shared_fact(arguments["text"], caller)
-
-    @tool(effect="share", is_requested=_is_share_requested)
+    @tool(effect="share", is_requested=lambda _, given, caller: orders.is_shared_fact(given["text"], caller))
     def memory_share(self, text: str, caller: Caller) -> str:
         """Note a fact for the whole household, if the user says it is for everyone."""
         if self._index.shared is None:
@@ -167,13 +161,10 @@ class MemoryTools:
         scope = self._find_scope(text)
         return scope.explain(notes.describe_named(scope.workspace, scope.text))
 
-    def _explain_update(self, arguments: Mapping[str, Any]) -> str:
-        return self._explain_named(arguments["old"])
-
     def _get_update_effect(self, arguments: Mapping[str, Any]) -> Effect:
         return "share" if self._find_scope(arguments["old"]).prefix else "remember"
 
-    @tool(effect=_get_update_effect, means=_explain_update, private=True)
+    @tool(effect=_get_update_effect, means=lambda self, arguments: self._explain_named(arguments["old"]), private=True)
     def memory_update(
         self,
         old: Annotated[str, "the note's words, or path:line and the wrong words"],
@@ -193,9 +184,6 @@ class MemoryTools:
         places = _format_places(done.places, scope.prefix)
         return f"changed {places}: {_quote(done.places[0].entry.body)} is now {_quote(done.text)}"
 
-    def _explain_forget(self, arguments: Mapping[str, Any]) -> str:
-        return self._explain_named(arguments["text"])
-
     def _get_forget_effect(self, arguments: Mapping[str, Any]) -> Effect | tuple[Effect, ...]:
         """A note not named by all its words is shown to a person before it is deleted."""
         scope = self._find_scope(arguments["text"])
@@ -205,7 +193,7 @@ class MemoryTools:
             return ("erase", effect) if scope.prefix else "erase"
         return effect
 
-    @tool(effect=_get_forget_effect, means=_explain_forget, private=True)
+    @tool(effect=_get_forget_effect, means=lambda self, arguments: self._explain_named(arguments["text"]), private=True)
     def memory_forget(self, text: Annotated[str, "its words, or path:line"], caller: Caller) -> str:
         """Delete one note for good."""
         scope = self._find_scope(text)

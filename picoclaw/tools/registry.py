@@ -120,18 +120,11 @@ class Tool:
 
 
 def collect_tools(group: object) -> Iterable[Tool]:
-    """List the tools of an object, in the order of their definition, or those that it brings along itself."""
-    if isinstance(group, ToolSource):
-        return group.list_tools()
+    """List the tools of an object, in the order of their definition; a list has them ready made."""
+    if isinstance(group, list):
+        return group
     marks = ((name, getattr(method, "picoclaw_tool", None)) for name, method in vars(type(group)).items())
     return (Tool(group, name, mark) for name, mark in marks if mark)
-
-
-class ToolSource:
-    """An object whose tools are not methods of it, but described elsewhere."""
-
-    def list_tools(self) -> Sequence[Tool]:
-        raise NotImplementedError
 
 
 class ToolGroup(NamedTuple):

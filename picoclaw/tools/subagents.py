@@ -45,10 +45,7 @@ class SubagentTools:
         self._tasks, self._tools, self._settings = tasks, tools, settings
         self._run_task, self._wake, self._clock = do, ring, clock
 
-    def _brings_report(self, arguments: Mapping[str, Any], _result: str, _caller: Caller, good: bool) -> bool:  # noqa: FBT001
-        return good and bool(arguments["wait"])
-
-    @tool(effect="write", brings=_brings_report)
+    @tool(effect="write", brings=lambda _, arguments, _result, _caller, good: good and bool(arguments["wait"]))
     def spawn(
         self,
         task: str,

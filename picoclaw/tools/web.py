@@ -95,11 +95,7 @@ class WebSearchTool:
         """`pages` learns the results; `name` is the engine's."""
         self._pages, self._engine, self._searxng_url, self._key = pages, name, searxng_url, key
 
-    def _always(self, _arguments: Mapping[str, Any], _caller: Caller) -> bool:
-        """The engine is the owner's choice, whatever is searched."""
-        return True
-
-    @tool(effect="network", brings=True, is_requested=_always)
+    @tool(effect="network", brings=True, is_requested=lambda *_: True)  # the engine is the owner's choice
     def web_search(self, query: str, caller: Caller) -> str:
         """Search the web. Returns titles, addresses and snippets; web_fetch reads a page."""
         from picoclaw.web.fetch import search_web
