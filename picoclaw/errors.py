@@ -13,6 +13,10 @@ class ConfigError(PicoclawError):
     """The configuration, a secret file or an environment variable is wrong."""
 
 
+class UnknownTime(PicoclawError, ValueError):
+    """A text says no time that picoclaw knows, or one that is yet to come."""
+
+
 class SkillError(PicoclawError):
     """A skill cannot be read, or is not there."""
 

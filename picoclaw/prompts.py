@@ -31,14 +31,10 @@ class Templates(Protocol):
 
 
 class Page(NamedTuple):
-    """A file of the owner's that is shown to the model: its path in the workspace, and its text or a part of it."""
+    """A file of the owner's that is shown to the model: its path in the workspace, and its text or a part of it.
 
-    name: str
-    text: str
-
-
-class Section(NamedTuple):
-    """A part of the system text, by the name of its template; of a page, by the page's."""
+    A section of the system text is one, too, by the name of its template, or of the page that it shows.
+    """
 
     name: str
     text: str
@@ -78,7 +74,7 @@ MINIMAL_PAGES = ("AGENTS.md", "TOOLS.md")
 CHECKLIST_PAGE = "HEARTBEAT.md"
 
 
-def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Section]:
+def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -> list[Page]:
     """Make the system text's sections, always in the same order; empty ones are not there."""
     full, context, text = mode in FULL_MODES, mode not in {"base", "none"}, mode != "none"
     only_names = ", ".join(facts.leave_to_subagents)
@@ -107,16 +103,16 @@ def build_sections(mode: PromptMode, facts: PromptFacts, templates: Templates) -
     sections = []
     for name, is_shown, values in rows:
         if name == "system_context":
-            sections += [Section(p.name, fill_block(templates[name], *p)) for p in facts.virtual if is_shown]
+            sections += [Page(p.name, fill_block(templates[name], *p)) for p in facts.virtual if is_shown]
         elif is_shown and name == "context":
             # the owner's files in tagged blocks, behind the sentence that says what they may decide
             pages = [page for page in facts.pages if page.text]
             pages = [page for page in pages if full or page.name in {*MINIMAL_PAGES, CHECKLIST_PAGE}]
             if pages:
-                sections.append(Section("context", templates["context"]))
-            sections += [Section(p.name, fill_block(templates["file"], p.name, p.text)) for p in pages]
+                sections.append(Page("context", templates["context"]))
+            sections += [Page(p.name, fill_block(templates["file"], p.name, p.text)) for p in pages]
         elif is_shown and (filled := fill_template(templates[name], values, "content")):
-            sections.append(Section(name, filled))
+            sections.append(Page(name, filled))
     return sections
 
 
@@ -162,7 +158,7 @@ def limit_pages(pages: Sequence[Page], template: str, per_file: int, total: int)
     return shown, away
 
 
-def join_sections(parts: Sequence[Section]) -> str:
+def join_sections(parts: Sequence[Page]) -> str:
     return "\n\n".join(part.text for part in parts if part.text)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from pathlib import Path
 
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, UnknownTime
 from picoclaw.records import NamedTuple
 from picoclaw.text import fold_accents, pattern, truncate
 
@@ -85,7 +85,7 @@ def _parse_part(match: re.Match[str]) -> float:
 
 
 def parse_range(text: str, now: datetime) -> TimeRange:
-    """Return the time that a text means, in the zone of `now` and never later than it. Raises ValueError."""
+    """Return the time that a text means, in the zone of `now` and never later than it. Raises UnknownTime."""
     words = re.sub(r"\bthe\b|^\s*(?:for|during|in|over|within)\b", " ", text[:_MAX_CHARS].lower())
     words = " ".join(words.split())
     try:
@@ -93,10 +93,10 @@ def parse_range(text: str, now: datetime) -> TimeRange:
     except (ValueError, OverflowError):
         found = None
     if found is None:
-        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is not a time picoclaw knows; write it like {RANGE_FORMS}")
+        raise UnknownTime(f"{truncate(text, _MAX_QUOTED)!r} is not a time picoclaw knows; write it like {RANGE_FORMS}")
     found = TimeRange(found.begin, min(found.end, now, key=datetime.timestamp))
     if found.seconds <= 0:
-        raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
+        raise UnknownTime(f"{truncate(text, _MAX_QUOTED)!r} is yet to come; it is {now:%Y-%m-%d %H:%M} now")
     return found
 
 
@@ -223,11 +223,11 @@ def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
 def _make_day_of_year(match: re.Match[str], now: datetime) -> TimeRange:
     """The latest such day that has begun."""
     number, month = int(match[1] or match[4]), match[2] or match[3]
-    return _make_days(_find_latest(number, MONTHS.index(month) + 1 if month else 0, now.date()), 1, now)
+    return _make_days(find_latest_day(number, MONTHS.index(month) + 1 if month else 0, now.date()), 1, now)
 
 
-def _find_latest(number: int, month: int, today: date) -> date:
-    """The latest day of a month, or of any for 0, up to today. Raises ValueError."""
+def find_latest_day(number: int, month: int, today: date) -> date:
+    """The latest day of that number in a month, 1 to 12, or in any for 0, up to today. Raises ValueError."""
     for back in range(8 * 12 + 1):  # 29 February may be eight years ago
         year, index = divmod(12 * today.year + today.month - 1 - back, 12)
         if month in {0, index + 1} and (back or number <= today.day):

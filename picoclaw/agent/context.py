@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from picoclaw import prompts, window
 from picoclaw.errors import SkillError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_outsider, is_owner, is_resident
-from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode, Section
+from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
@@ -50,7 +50,7 @@ class BuiltContext(NamedTuple):
     """
 
     brief: TurnContext
-    sections: list[Section]
+    sections: list[Page]
     problems: list[str]
     taints: tuple[str, ...] = ()
     prefix: str = ""
@@ -65,7 +65,7 @@ class PromptPrefix(NamedTuple):
 
     base: str
     day: str
-    sections: list[Section]
+    sections: list[Page]
     tools: list[str]
 
     @classmethod
@@ -73,9 +73,9 @@ class PromptPrefix(NamedTuple):
         if not text:
             return None
         base, day, sections, tools = json.loads(text)
-        return cls(base, day, [Section(*section) for section in sections], tools)
+        return cls(base, day, [Page(*section) for section in sections], tools)
 
-    def describe_changes(self, sections: Sequence[Section]) -> str:
+    def describe_changes(self, sections: Sequence[Page]) -> str:
         """List the lines that were removed from sections or added since; '' when there are none."""
         before, after = dict(self.sections), dict(sections)
         changes = []
@@ -285,7 +285,7 @@ class ContextBuilder:
         )
         told = [
             *pages.values(),
-            *map(Page._make, prefix.sections),
+            *prefix.sections,
             *(Page("what was noted earlier", text) for text in new),
         ]
         heard = (task.title for task, _ in reports if task.taint or not task.asker)
@@ -307,7 +307,7 @@ class ContextBuilder:
                 return kept
         return fresh
 
-    def _changes(self, prefix: PromptPrefix, sections: Sequence[Section]) -> list[str]:
+    def _changes(self, prefix: PromptPrefix, sections: Sequence[Page]) -> list[str]:
         """What has changed in the system text since the conversation began, as a block of the newest message."""
         if prefix.sections is sections or not (changes := prefix.describe_changes(sections)):
             return []

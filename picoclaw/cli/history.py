@@ -53,10 +53,7 @@ def _show_history(app: App, given: Options) -> int:
         print_wrapped(*sensors.list_newest(known, now.tzinfo))
         _print_simulated_note(app)
         return 0
-    try:
-        when = times.parse_range(" ".join(given.range) or "last 24 hours", now)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    when = times.parse_range(" ".join(given.range) or "last 24 hours", now)
     series = sensors.find_series(list(known), given.sensor, "")
     if not series:
         names = ", ".join(f"{one.sensor}.{one.quantity}" for one in known)

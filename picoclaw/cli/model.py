@@ -35,7 +35,7 @@ from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.files import find_shipped
 from picoclaw.hw import detect
 from picoclaw.messages import Caller, Inbound, Origin, Request, ToolCall, TurnHooks
-from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Section, count_bytes, estimate_tokens
+from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Page, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai, spending
 from picoclaw.records import replace
 from picoclaw.store.ledger import RETENTION_DAYS
@@ -367,7 +367,7 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
         from picoclaw.agent.small import SmallProvider
 
         request = SmallProvider(app.models, app.make_matcher, app.prompts, app.config.workspace).build_request(request)
-        told = told._replace(sections=[Section("small", request.system)])
+        told = told._replace(sections=[Page("small", request.system)])
         brief = brief._replace(system=request.system)
     write: Callable[..., dict[str, Any]] = openai.build_body
     if model.api != "openai":

@@ -38,7 +38,7 @@ from picoclaw.memory.files import FOREIGN, SHARED_PREFIX, make_comparison_key, p
 from picoclaw.memory.index import SLOTS_PER_BLOCK, IndexFile, MemoryRow, find_note_day, iter_lines, quote_phrases
 from picoclaw.records import NamedTuple
 from picoclaw.text import STOP_WORDS, fold_accents, list_query_terms, pattern
-from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS
+from picoclaw.times import MONTHS, NUMBERS, WEEKDAYS, find_latest_day
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,13 +131,9 @@ def _make_period(unit: str, back: int, today: date) -> DateRange:
         monday = today - timedelta(today.weekday() + 7 * back)
         return DateRange(monday + timedelta(5 if unit == "weekend" else 0), monday + timedelta(6))
     if unit == "month":
-        return _make_month(*_subtract_months(today.year, today.month, back))
+        year, index = divmod(12 * today.year + today.month - 1 - back, 12)
+        return _make_month(year, index + 1)
     return _make_year(today.year - back)
-
-
-def _subtract_months(year: int, month: int, count: int) -> tuple[int, int]:
-    years, index = divmod(12 * year + month - 1 - count, 12)
-    return years, index + 1
 
 
 def _parse_month(match: re.Match[str]) -> int:
@@ -155,29 +151,12 @@ def _read_iso(match: re.Match[str], _: date) -> DateRange:
 
 def _read_day_of_month(match: re.Match[str], today: date) -> DateRange:
     month, day = _parse_month(match), int(match["day"])
-    if match["year"]:
-        return _make_day(date(int(match["year"]), month, day))
-    for year in range(today.year, today.year - 9, -1):
-        is_leap_day = (month, day) == (2, 29) and monthrange(year, 2)[1] == 28
-        if not is_leap_day and (found := date(year, month, day)) <= today:
-            return _make_day(found)
-    raise ValueError("no such day")
+    return _make_day(date(int(match["year"]), month, day) if match["year"] else find_latest_day(day, month, today))
 
 
 def _read_month(match: re.Match[str], today: date) -> DateRange:
     month = _parse_month(match)
     return _make_month(int(match["year"] or (today.year if month <= today.month else today.year - 1)), month)
-
-
-def _read_nth(match: re.Match[str], today: date) -> DateRange:
-    """The latest day with that number in its month: "on the 3rd"."""
-    year, month = today.year, today.month
-    for _ in range(12):
-        day = int(match["day"])
-        if day <= monthrange(year, month)[1] and (found := date(year, month, day)) <= today:
-            return _make_day(found)
-        year, month = _subtract_months(year, month, 1)
-    raise ValueError("no month has so many days")
 
 
 def _read_ago(match: re.Match[str], today: date) -> DateRange:
@@ -230,7 +209,10 @@ _FORMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], date], DateRange]]]
         lambda match, today: _make_period(match["unit"], int(match["which"] != "this"), today),
     ),
     (_compile_form(rf"(?:(?:last|this|past|on)\s+)?{_WEEKDAY}"), _read_weekday),
-    (_compile_form(r"on\s+the\s+(?P<day>\d{1,2})(?:st|nd|rd|th)"), _read_nth),
+    (
+        _compile_form(r"on\s+the\s+(?P<day>\d{1,2})(?:st|nd|rd|th)"),
+        lambda match, today: _make_day(find_latest_day(int(match["day"]), 0, today)),
+    ),
     (_compile_form(rf"(?:(?:in|of|during|since|year)\s+){_YEAR}"), lambda match, _: _make_year(int(match["year"]))),
 ]
 

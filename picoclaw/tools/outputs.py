@@ -106,11 +106,7 @@ class OutputTool:
         known = [str(row["name"]) for row in self._client.list()["outputs"]]
         if name.strip() and (name := self._client.meant(name)) not in known:
             raise ToolError(f"there is no output {name!r}; declared: {', '.join(known)}")
-        try:
-            wanted = parse_range(when, caller.now)
-        except ValueError as error:
-            raise ToolError(str(error)) from None
-        times = self._client.list_on_times(caller.now)
+        wanted, times = parse_range(when, caller.now), self._client.list_on_times(caller.now)
         return "\n".join(
             format_on_times(one, [t for t in times if t.name == one], wanted, is_past=wanted.end < caller.now)
             for one in ([name] if name else known)

@@ -85,18 +85,15 @@ class RuleTool:
                 number += bool(known)
                 rows.append(f"{number}. {row}" if known else row)
             return "\n".join(rows) or "no rules"
-        try:
-            name, table, told, is_known = self._draft(locals(), caller.now)
-            if action == "remove":
-                rules.remove_rule(self._home, name)
-            elif action in {"pause", "resume"}:
-                rules.enable_rule(self._home, name, enabled=action == "resume")
-            elif action == "change" and is_known:
-                rules.change_rule(self._home, name, table)
-            else:
-                rules.add_rule(self._home, name, table, caller.now, self._zone())
-        except ConfigError as error:
-            raise ToolError(str(error)) from None
+        name, table, told, is_known = self._draft(locals(), caller.now)
+        if action == "remove":
+            rules.remove_rule(self._home, name)
+        elif action in {"pause", "resume"}:
+            rules.enable_rule(self._home, name, enabled=action == "resume")
+        elif action == "change" and is_known:
+            rules.change_rule(self._home, name, table)
+        else:
+            rules.add_rule(self._home, name, table, caller.now, self._zone())
         wake_all(self._home)
         if done := {"remove": "removed", "pause": "paused", "resume": "followed again"}.get(action):
             return f"rule {name} is {done}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from picoclaw import times
 from picoclaw.automation.conditions import get_unit, parse_series
 from picoclaw.config.tables import SensorConfig
-from picoclaw.errors import ConfigError, HardwareError, StoreError, ToolError
+from picoclaw.errors import HardwareError, StoreError, ToolError
 from picoclaw.files import explain_os_error
 from picoclaw.hw import loader
 from picoclaw.hw.board import Board
@@ -279,10 +279,7 @@ class SensorAddTool:
             self._check_bus(1 if bus is None else bus, address)
             part = self._detect_part(1 if bus is None else bus, address)
         sensor = SensorConfig(part.strip().lower(), bus, address, chip, port, options or {})
-        try:
-            wired = loader.resolve_part(sensor, self._where)
-        except ConfigError as error:
-            raise ToolError(str(error)) from None
+        wired = loader.resolve_part(sensor, self._where)
         for known, other in self._wired.items():
             if loader.format_location(other) == loader.format_location(wired):
                 raise ToolError(f"{loader.format_location(wired)} is taken: {known} is {loader.describe_part(other)}")
@@ -294,8 +291,6 @@ class SensorAddTool:
             self._save(
                 name, replace(sensor, bus=wired.bus if wired.route in {"i2c", "spi"} else None, address=wired.address)
             )
-        except ConfigError as error:
-            raise ToolError(str(error)) from None
         except OSError as error:
             raise ToolError(f"{name} could not be saved: {explain_os_error(error)}") from None
         self._wired[name] = wired
@@ -385,15 +380,10 @@ class SensorHistory:
         chart: bool = False,
     ) -> str:
         """Show past readings: lowest, highest, mean, trend."""
-        try:
-            wanted = times.parse_range(when, caller.now)
-            other = times.parse_range(compare, caller.now) if compare.strip() else None
-            if (
-                other and other.begin == wanted.begin and compare in times.WEEKDAYS
-            ):  # of a Friday "friday" is the one before
-                other = times.parse_range(f"last {compare}", caller.now)
-        except ValueError as error:
-            raise ToolError(str(error)) from None
+        wanted = times.parse_range(when, caller.now)
+        other = times.parse_range(compare, caller.now) if compare.strip() else None
+        if other and other.begin == wanted.begin and compare in times.WEEKDAYS:  # of a Friday the one before
+            other = times.parse_range(f"last {compare}", caller.now)
         try:
             samples = self._samples()
             if (oldest := samples.oldest()) is not None and wanted.end.timestamp() <= oldest:
@@ -430,10 +420,7 @@ class SensorHistory:
         when: Annotated[str, "yesterday, since monday"] = "today",
     ) -> str:
         """Show how often and how long a value was above or below a limit."""
-        try:
-            wanted = times.parse_range(when, caller.now)
-        except ValueError as error:
-            raise ToolError(str(error)) from None
+        wanted = times.parse_range(when, caller.now)
         try:
             samples = self._samples()
             rows = [
