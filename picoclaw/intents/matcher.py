@@ -1291,7 +1291,7 @@ class IntentMatcher:
         """A text with a name in the place of its "it", '' where it has none."""
         s = Sentence(text, self.words)
         for i in range(len(s.words)):
-            if hit := s.longest(self.words["it"], i):
+            if (hit := s.longest(self.words["it"], i)) and hit[1] not in s.counts:  # "Lüfter aus, die drei"
                 tail = s.text(hit[1], len(s.words)) if hit[1] < len(s.words) else ""
                 return f"{s.text(0, i) if i else ''} {name.strip(' .!')} {tail}"
         return ""

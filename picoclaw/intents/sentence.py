@@ -113,7 +113,7 @@ class Sentence:
         self._phrases: dict[int, list[tuple[str, int]]] = {}
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
-        self._capitals = bool(words["capitals"])
+        self._tables = words
         expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
         text = _DECIMAL_COMMA.sub(".", raw[:MAX_CHARS]) if words["decimals"] else raw[:MAX_CHARS]
         for found in _WORD.finditer(text):
@@ -168,7 +168,7 @@ class Sentence:
             if (
                 word not in known
                 and word.isalpha()
-                and (self._capitals or not (i and self.raw[self.starts[i]].isupper()))
+                and (self._tables["capitals"] or not (i and self.raw[self.starts[i]].isupper()))
             ):
                 self.words[i] = f"{word}g" if f"{word}g" in known and word.endswith("in") else fix(word)
 
@@ -176,6 +176,16 @@ class Sentence:
     def names(self) -> Mapping[str, tuple[str, str]]:
         """What has a name here, by what it may be called: "sensor" or "output", and the name."""
         return self.find_names()
+
+    @cached_property
+    def counts(self) -> frozenset[int]:
+        """Where a number may count the outputs that are named, and is no level of one: "lamp and fan off, the two"."""
+        tables, last = self._tables, len(self.spelt) - 1
+        numbers = [i for i, word in enumerate(self.spelt) if word.isdecimal() or word in tables["numbers"]]
+        behind = {i for i in numbers if i and self.spelt[i - 1] in tables["counting"] and not self.after_comma(i)}
+        if last in numbers and len({name for kind, name in self.list_values(self.names) if kind == "output"}) > 1:
+            behind.add(last)  # nor is it of each: "lamp and fan at 8"
+        return frozenset(behind)
 
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
@@ -476,11 +486,11 @@ class SlotReader:
         word = s.words[i].lstrip("#")
         if slot.part == "declared" and all(kind != "output" for kind, _ in s.names.values()):
             return
-        gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
-        if word in slot.never or s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
+        if word in slot.never or (slot.name == "level" and i in s.counts):
             return
-        if slot.drop and gap and fold_name(gap.rsplit(None, 1)[-1].lower()) in slot.drop:
-            return  # "the lamp and the fan off, the two" counts what was named
+        gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
+        if s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
+            return
         value = int(word) if _DIGITS.fullmatch(word) else self._words["numbers"].get(word)
         if isinstance(value, int):
             yield value, i + 1

@@ -219,18 +219,13 @@ class WishMatcher(IntentMatcher):
         others = [self._book.slot(name).values for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
         asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
-        counts = len(words := order.split()) == 2 and self._is_number(words[1].strip(".!"))  # "Lüfter aus, die drei"
-        if len(named) != 1 or self.list_outputs(order) or asks or counts:
+        if len(named) != 1 or self.list_outputs(order) or asks:
             return []
         name = named.pop()
         match = self.match(self.put_for_it(order, name), offered)
         is_clear = is_complete(match) and match is not None and match.tool == "output" and match.route in WHOLE_ROUTES
         is_it = match is not None and match.arguments.get("name") == name  # "tick it off" ends no pump
         return [(order, match)] if is_clear and is_it and match and self.intents[match.intent].acts else []
-
-    def _is_number(self, word: str) -> bool:
-        """Whether a word is a bare number, which at the end of an order may count what was named: "all three"."""
-        return word.isdecimal() or word.lower() in self.words["numbers"]
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
@@ -376,6 +371,7 @@ class WishMatcher(IntentMatcher):
         `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
         """
         s = Sentence(text, self.words)
+        s.find_names = self._find_names
         if len(s.words) > MAX_CLASSIFIED:
             return []
         halves, asking = self.words["halves"], self.words["questions"]
@@ -390,9 +386,8 @@ class WishMatcher(IntentMatcher):
             if not hit and "?" not in s.raw and s.words[0] in self.words["verbs"] and self._after(s, asking, 0):
                 return []  # "ist es dunkel, Licht an": a condition
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
-            for ending in (
-                ("",) if timed or self._is_number(s.words[-1]) else ("", s.text(len(s.words) - 1, len(s.words)))
-            ):
+            last_word = len(s.words) - 1
+            for ending in ("",) if timed or last_word in s.counts else ("", s.text(last_word, len(s.words))):
                 first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
                 asks = self._after(s, self.words["questions"], then) > 0
                 if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
