@@ -15,12 +15,9 @@ from picoclaw.memory.dream import DreamModel
 from picoclaw.memory.versions import FactSource, gather_source, is_supported, list_entries, list_lost
 from picoclaw.messages import (
     Caller,
-    End,
-    Event,
     Inbound,
     Message,
     Purpose,
-    Request,
     Stop,
     ToolCall,
     TurnContext,
@@ -29,7 +26,6 @@ from picoclaw.messages import (
     split_context,
 )
 from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
-from picoclaw.providers import Provider
 from picoclaw.providers.sanitize import LONG_RESULT
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
@@ -130,26 +126,6 @@ FLUSH_TOOLS = frozenset(
 )
 FLUSH_STEPS, FLUSH_SECONDS = 5, 90.0
 _ELLIPSIS = "[…]"
-
-
-class _NoLastWordProvider:
-    """A provider that is not asked for the last word of a turn at its limit: nobody would hear it."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-
-    @property
-    def name(self) -> str:
-        return self._provider.name
-
-    def events(self, request: Request) -> Iterator[Event]:
-        if request.calls:
-            yield from self._provider.events(request)
-        else:
-            yield End("stop", Usage())
-
-    def close(self) -> None:
-        self._provider.close()
 
 
 def select_owner_turns(turns: Iterable[tuple[Sequence[Message], Sequence[str]]]) -> list[tuple[Message, ...]]:
@@ -451,7 +427,7 @@ class Compaction:
         if told.taints or not told.turns:
             return True  # what is noted then needs a yes, and nobody is asked for it here
         limits = replace(light.limits, steps=FLUSH_STEPS, seconds=FLUSH_SECONDS, tokens=FLUSH_STEPS * light.window)
-        agent = replace(light, provider=_NoLastWordProvider(light.provider), limits=limits)
+        agent = replace(light, limits=limits, has_last_word=False)
         may = FLUSH_TOOLS & agent.toolset.names
         caller = Caller(session, "owner", told.now, lambda _: None, may=may, cause="summary")
         turn = agent.turn(told.brief, told.turns, caller, TurnHooks(stop=stop))

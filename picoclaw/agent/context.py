@@ -513,7 +513,7 @@ class ContextBuilder:
             with suppress(StoreError):
                 tasks = self.app.subagent_tasks.reports(session, _MAX_REPORTS)
         most = min(workflow.MAX_REPORT_CHARS, self._window_budget.head)
-        found = [(task, workflow.render_report_block(self.prompts["report"], task, most)) for task in tasks]
+        found = [(task, workflow.render_report(task, self.prompts["report"], most)) for task in tasks]
         known = [task.number for task, block in found if _is_in_history(block, earlier)]
         if known and self.tidy:
             with suppress(StoreError):

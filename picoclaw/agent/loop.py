@@ -50,7 +50,8 @@ class Agent:
 
     Without a `window` the provider is no model: it is given the names of the tools, and the whole conversation.
 
-    `writes` tells whether a call changes files, so that doing it twice in a row can only be a slip.
+    `writes` tells whether a call changes files, so that doing it twice in a row can only be a slip. It `has_last_word` at
+    a limit, unless nobody would hear that.
     """
 
     provider: Provider
@@ -61,6 +62,7 @@ class Agent:
     answer: int
     clock: Callable[[], float] = time.monotonic
     writes: Callable[[ToolCall], bool] = lambda _: False
+    has_last_word: bool = True
 
     def turn(
         self,
@@ -95,7 +97,7 @@ class Agent:
                 limit = run.get_reached_limit()
                 if not limit:
                     run.take_typed()
-            if limit:
+            if limit and self.has_last_word:
                 run.ask_last_word(limit)
         except (TurnStopped, KeyboardInterrupt):
             return run.break_off("stopped", self.prompts["stopped"])

@@ -8,7 +8,7 @@ has ended.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from picoclaw.agent import workflow
@@ -137,6 +137,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     agent = replace(light, limits=LimitsConfig(*left, config.limits.result_chars))
     so_far = app.subagent_tasks.messages(task) or [Message("user", brief.text)]
     so_far += _finish_awaited(app, task, so_far, stop)
+    askers = (one.asker for one in app.subagent_tasks.list_above(task) if one.asker)
     caller = Caller(
         task.key,
         origin,
@@ -149,7 +150,7 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
         depth=task.depth,
         task=task.number,
         who=task.who,
-        cause=" ".join(filter(None, ("subagent", "/".join(_list_askers(app, task))))),
+        cause=" ".join(filter(None, ("subagent", "/".join(askers)))),
         behalf=task.origin if origin == "subagent" else "subagent",
     )
     called = {call.name for message in so_far for call in message.calls}
@@ -158,14 +159,6 @@ def _run_turn(app: AgentApp, task: Task, recorder: _TaskRecorder, stop: Stop) ->
     with view.approving.ask_at_end(caller):
         turn = agent.turn(brief, (), caller, hooks, so_far)
     return turn._replace(taints=limit_taints(caller.taints))
-
-
-def _list_askers(app: AgentApp, task: Task | None) -> Iterator[str]:
-    """The agents that a task is done for, the one that has delegated it first."""
-    while task:
-        if task.asker:
-            yield task.asker
-        task = app.subagent_tasks.get(task.parent) if task.parent else None
 
 
 def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: Stop) -> list[Message]:

@@ -14,11 +14,10 @@ from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import ConfigError
 from picoclaw.files import create_file, explain_os_error, write_atomic
 from picoclaw.markdown import find_hidden
-from picoclaw.messages import End, Message, Purpose, Request, Text, Usage
+from picoclaw.messages import Message, Purpose, Request
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_block, fill_template, limit_pages
-from picoclaw.providers import Provider, WholeAnswer
+from picoclaw.providers import WholeAnswer
 from picoclaw.records import NamedTuple
-from picoclaw.repetition import REPEATS
 from picoclaw.text import escape_control_tokens, list_terms, pattern
 from picoclaw.workspace import read_bytes
 
@@ -61,18 +60,6 @@ def build_request(
     left = model.context_tokens - estimate_tokens(count_bytes(text), _MIN_BYTES_A_TOKEN)
     tokens = max(_LEAST_ANSWER // 2, min(max(model.answer_tokens, _ANSWER_TOKENS), left))
     return Request("", (Message("user", text),), (), tokens, deadline, purpose=Purpose("summon")), too_long
-
-
-def ask_for_files(provider: Provider, wanted: Request) -> WholeAnswer:
-    """Ask a model without a fallback behind it, and wait for the whole answer; raises ProviderError."""
-    said, end = "", End("", Usage())
-    for event in provider.events(wanted):
-        if isinstance(event, Text):
-            said += event.text
-        elif isinstance(event, End):
-            end = event
-            break  # which hangs up on an answer that only repeats itself
-    return WholeAnswer(said, end.finish in {"length", REPEATS}, end.usage)
 
 
 def parse_files(text: str, *, cut: bool = False) -> dict[str, str]:

@@ -204,16 +204,11 @@ def get_report(task: Task) -> str:
     """Give the report to whoever waits for it. Raises ToolError when it was not done."""
     if task.status != "done":
         raise ToolError(f"{'agent' if task.asker else 'sub-agent'} {describe_task_outcome(task)}")
-    return render_report_block(_REPORT, task)
+    return render_report(task)
 
 
-def render_report(task: Task) -> str:
-    """Give the report of a task that has ended, however it did."""
-    return render_report_block(_REPORT, task)
-
-
-def render_report_block(template: str, task: Task, most: int = MAX_REPORT_CHARS) -> str:
-    """Put a report into a tagged block that it cannot close by itself, for a model that is to know of it."""
+def render_report(task: Task, template: str = _REPORT, most: int = MAX_REPORT_CHARS) -> str:
+    """Put the report of a task, however it ended, into a tagged block that it cannot close by itself, for a model."""
     said = cut_report(": ".join(filter(None, _explain_end(task))), most)
     content = _CLOSING.sub("< /", escape_closing(said))
     return fill_template(template or "{content}", {"name": task.label, "content": content}, "content")
@@ -223,8 +218,8 @@ def describe_task(task: Task, now: float) -> str:
     """Describe a task in a line; `now` in seconds since 1970."""
     needs = f", after {', '.join(map(str, task.needs))}" if task.status == "waiting" and task.needs else ""
     spent = f", {task.used.steps} of {task.limits.steps} steps" if task.status == "running" else ""
-    when = (
-        f", asked {format_duration(max(0.0, now - (task.asked if task.status in OPEN_STATUSES else task.ended)))} ago"
+    what, at = ("asked", task.asked) if task.status in OPEN_STATUSES else ("ended", task.ended)
+    when = f"{what} {format_duration(max(0.0, now - at))} ago"
+    return (
+        f"{task.label}: {task.status}{needs}{spent}, {when}: {cut_report(' '.join(task.text.split()), _LONGEST_TEXT)}"
     )
-    when = when if task.status in OPEN_STATUSES else when.replace("asked", "ended")
-    return f"{task.label}: {task.status}{needs}{spent}{when}: {cut_report(' '.join(task.text.split()), _LONGEST_TEXT)}"

@@ -30,6 +30,7 @@ from picoclaw.config.tables import AgentConfig
 from picoclaw.errors import ConfigError, ProviderError, StoreError
 from picoclaw.files import find_shipped
 from picoclaw.prompts import count_bytes
+from picoclaw.providers import ask_whole
 from picoclaw.schema import find_nearest
 from picoclaw.text import escape_unprintable, format_json
 from picoclaw.workspace import ONBOARDING_PAGE, Pages
@@ -375,7 +376,7 @@ def _request_character(app: "App", persona: str) -> tuple[dict[str, str], str]:
     print_note(f"asking {app.models.name}; Ctrl-C ends it")
     request, too_long = summon.build_request(app.prompts, persona, pages, tools, model, deadline)
     try:
-        answer = summon.ask_for_files(app.models, request)
+        answer = ask_whole(app.models, request)
     except ProviderError as error:
         return {}, f"the model did not answer: {error}"
     good, problems = summon.check_files(answer, too_long, persona if model.is_small else "")

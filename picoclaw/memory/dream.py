@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from picoclaw import files
-from picoclaw.errors import ConfigError, Refused, StoreError, TurnStopped
+from picoclaw.errors import ConfigError, Refused, StoreError
 from picoclaw.files import read_file, write_atomic
 from picoclaw.markdown import find_hidden, remove_hidden
 from picoclaw.memory import notes, versions
 from picoclaw.memory.files import FOREIGN, explain_failure
 from picoclaw.memory.notes import MAX_MEMORY_CHARS, get_lasting_file
-from picoclaw.messages import End, Message, Purpose, Request, Stop, Text, Usage
+from picoclaw.messages import Message, Purpose, Request, Stop, Usage
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_template
-from picoclaw.providers import Provider, WholeAnswer
+from picoclaw.providers import Provider, WholeAnswer, ask_whole
 from picoclaw.records import NamedTuple, dataclass
-from picoclaw.repetition import REPEATS
 from picoclaw.schema import InvalidArgument, Parameter, Span, check_arguments, read_parameter
 from picoclaw.skills import BUILT_IN, Skill
 from picoclaw.store.database import Marks
@@ -164,7 +163,6 @@ def _find_below(lines: list[str], heading: str) -> int:
 _BYTES_PER_TOKEN = 3.0  # so that a question fits the window with a vocabulary that is not made for English
 _MODEL_TIMEOUT_S = 600.0
 _MIN_ANSWER_TOKENS, _MAX_ANSWER_TOKENS = 256, 4000
-_MAX_BYTES_PER_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
 _FENCED = pattern(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _THOUGHT = pattern(r"\A\s*<think>.*?</think>", re.DOTALL)
 
@@ -191,21 +189,13 @@ class DreamModel(NamedTuple):
         """Ask and wait for the whole answer, without thoughts and a fence around it; raises ProviderError."""
         if estimate_tokens(count_bytes(text), _BYTES_PER_TOKEN) > self.window - self.answer_tokens:
             raise Refused(f"what there is to read does not fit the model's window of {self.window} tokens")
-        said, end = "", End("length", Usage())
         asked_for = (Message("user", text),), (), self.answer_tokens, self.clock() + _MODEL_TIMEOUT_S
-        for event in self.provider.events(Request("", *asked_for, stop=self.stop, purpose=self.purpose, temperature=0)):
-            if self.stop:
-                raise TurnStopped("interrupted")
-            if isinstance(event, Text):
-                said += event.text
-            elif isinstance(event, End):
-                end = event
-            if len(said) > self.answer_tokens * _MAX_BYTES_PER_TOKEN:
-                raise Refused("the model's answer does not end")
-        said = _THOUGHT.sub("", said.replace("\r\n", "\n").replace("\r", "\n"))
+        request = Request("", *asked_for, stop=self.stop, purpose=self.purpose, temperature=0)
+        answer = ask_whole(self.provider, request)
+        said = _THOUGHT.sub("", answer.text.replace("\r\n", "\n").replace("\r", "\n"))
         fenced = _FENCED.match(said)
         said = fenced[1] if fenced and "\n```" not in fenced[1] else said
-        return WholeAnswer(said.strip(), end.finish in {"length", REPEATS}, end.usage)
+        return answer._replace(text=said.strip())
 
 
 # Skills that say they are for the same: by their triggers and by the words of their descriptions. No model. Pure.

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from picoclaw.messages import Event, Request, Usage
+from picoclaw.errors import Refused, TurnStopped
+from picoclaw.messages import End, Event, Request, Text, Usage
 from picoclaw.records import NamedTuple
+from picoclaw.repetition import REPEATS
 
 
 class Provider(Protocol):
@@ -45,6 +47,26 @@ class WholeAnswer(NamedTuple):
     text: str
     cut: bool
     usage: Usage
+
+
+_MAX_BYTES_A_TOKEN = 16  # an answer that is longer than its tokens can be is no answer
+
+
+def ask_whole(provider: Provider, request: Request) -> WholeAnswer:
+    """Ask, and wait for the whole answer. Raises ProviderError and TurnStopped."""
+    said, end = "", End("length", Usage())
+    for event in provider.events(request):
+        if request.stop:
+            raise TurnStopped("interrupted")
+        if isinstance(event, Text):
+            said += event.text
+        elif isinstance(event, End):
+            end = event
+            if end.finish == REPEATS:
+                break  # which hangs up
+        if len(said) > request.answer_tokens * _MAX_BYTES_A_TOKEN:
+            raise Refused("the model's answer does not end")
+    return WholeAnswer(said, end.finish in {"length", REPEATS}, end.usage)
 
 
 BUILT_IN_PROVIDER = "intents"

@@ -1,7 +1,7 @@
 """Tasks of sub-agents in `state.db`. The owner's open tasks are the pulse (pulse.py)."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -231,6 +231,12 @@ class Tasks(Table):
     def flow(self, number: int) -> list[Task]:
         """List the tasks of a workflow."""
         return self._listed("WHERE flow = ? ORDER BY id", number)
+
+    def list_above(self, task: Task | None) -> Iterator[Task]:
+        """A task, and those that it is a part of, the innermost first."""
+        while task:
+            yield task
+            task = self.get(task.parent) if task.parent else None
 
     def children(self, number: int) -> list[Task]:
         """List what a sub-agent has given to others."""

@@ -3,7 +3,7 @@
 The other one works with its own files, model and tools, and never with more rights than there are here.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated
 
 from picoclaw.agent import workflow
@@ -161,7 +161,7 @@ class DelegateTools(SubagentTools):
             why = f"is not linked to {self._own}" if known else f"is no agent{find_nearest(agent, targets)}"
             raise ToolError(f"{agent!r} {why}; DELEGATION.md lists those that you may delegate to")
         asker = self._find_asker(caller)
-        if agent in self._list_waiting(asker):
+        if any(one.asker == agent for one in self._tasks().list_above(asker)):
             raise ToolError(f"{agent} has asked for this itself; do what you can, and report the rest")
         key = "" if agent == self._config.default_agent else agent
         plain = self._make_task(caller, "full", None, TaskUsage())
@@ -173,13 +173,6 @@ class DelegateTools(SubagentTools):
             self._tools_of(plain.who, key), may, None, is_deepest=plain.depth >= self._settings.depth, is_agent=True
         )
         return plain._replace(name=step.name, text=step.text, tools=given)
-
-    def _list_waiting(self, task: Task | None) -> Iterator[str]:
-        """The agents whose task this is a part of, besides the one that asks now."""
-        while task:
-            if task.asker:
-                yield task.asker
-            task = self._tasks().get(task.parent)
 
     @tool(effect="read")
     def delegate_search(self, query: str) -> str:

@@ -62,12 +62,12 @@ class SubagentTools:
         wait: Annotated[bool, "return its report; else it comes into the chat later"] = False,
     ) -> str:
         """Give a task to a sub-agent. It sees only the text of `task`, so put in all it needs."""
+        limits = TaskUsage(steps, seconds, tokens)
         if wait:
             if needs or tasks:
                 raise ToolError("wait takes one task: leave out needs and tasks")
-            return self._run_now(
-                caller, name, task, self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens))
-            )
+            plain, step = self._make_task(caller, mode, tools, limits), workflow.make_step(name, task, ())
+            return workflow.get_report(self._run_waiting(plain._replace(name=step.name, text=step.text), caller))
         wanted = workflow.parse_steps(tasks or ())
         listed = self._tasks().newest(_get_chat(caller), 4 * workflow.MAX_OPEN_TASKS)
         known = {task.name: task.number for task in listed if task.name}  # of two with one name the newer counts
@@ -80,17 +80,13 @@ class SubagentTools:
             found = workflow.resolve_needs(wanted, known)
             found[-1] = tuple(dict.fromkeys((*found[-1], *ends)))
         self._check_room(caller, len(wanted))
-        plain = self._make_task(caller, mode, tools, TaskUsage(steps, seconds, tokens), len(wanted))
+        plain = self._make_task(caller, mode, tools, limits, len(wanted))
         pairs = zip(wanted, found, strict=True)
         each = [plain._replace(name=step.name, text=step.text, needs=need) for step, need in pairs]
         added = self._tasks().add(each, self._clock())
         self._wake()
         subagents = f"sub-agent{'s' if len(added) > 1 else ''} {', '.join(task.label for task in added)}"
         return f"given to {subagents}; the report comes into the chat by itself"
-
-    def _run_now(self, caller: Caller, name: str, text: str, plain: Task) -> str:
-        step = workflow.make_step(name, text, ())
-        return workflow.get_report(self._run_waiting(plain._replace(name=step.name, text=step.text), caller))
 
     def _run_waiting(self, task: Task, caller: Caller) -> Task:
         """Do a task in the turn that waits for it, and return it as it ended."""
@@ -184,10 +180,8 @@ class SubagentTools:
                 f"this chat may have {workflow.MAX_OPEN_TASKS} tasks that are not done; cancel some, or wait"
             )
 
-    def _is_below(self, task: Task | None, number: int) -> bool:
-        while task and task.parent != number:
-            task = self._tasks().get(task.parent)
-        return task is not None
+    def _is_below(self, task: Task, number: int) -> bool:
+        return any(one.parent == number for one in self._tasks().list_above(task))
 
     def _find_task(self, number: int, caller: Caller) -> Task:
         found = self._tasks().get(number)
