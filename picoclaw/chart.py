@@ -39,7 +39,7 @@ def draw_text(
 
     `labels` stand below its beginning and its end; `plain` draws with ASCII.
     """
-    values = [None if value is None else _filter_finite(value) for value in values]
+    values = [None if value is None or math.isnan(value) else _clamp(value) for value in values]
     known = [value for value in values if value is not None]
     if not known:
         yield "(no values)"
@@ -54,11 +54,6 @@ def draw_text(
         yield f"{edge:>{width}} {'|' if plain else '┤'}{''.join(cells)}".rstrip()
     room = max(len(labels[1]) + 1, len(values) - len(labels[0]))
     yield f"{'':{width}}  {labels[0]}{labels[1]:>{room}}"
-
-
-def _filter_finite(value: float) -> float | None:
-    """Give a value as it can be drawn: one that is no number is none, and one beyond everything is at the edge."""
-    return None if math.isnan(value) else _clamp(value)
 
 
 def _clamp(value: float) -> float:

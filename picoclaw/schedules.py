@@ -253,7 +253,8 @@ def find_due(plan: Plan, after: float, now: float, done: DoneSpans = ()) -> DueO
 
 
 def _iter_not_done(plan: Plan, after: float, now: float, done: DoneSpans) -> Iterator[Occurrence]:
-    for slot in _iter_occurrences(plan, _skip_done(done, after)):
+    after = next((last for first, last in done if first <= after < last), after)
+    for slot in _iter_occurrences(plan, after):
         moment = slot.moment.timestamp()
         if moment > now:
             return
@@ -264,11 +265,6 @@ def _iter_not_done(plan: Plan, after: float, now: float, done: DoneSpans) -> Ite
 def find_next(plan: Plan, after: float, done: DoneSpans = ()) -> Occurrence | None:
     """Give the first slot after a moment that was not done."""
     return next(_iter_not_done(plan, after, float("inf"), done), None)
-
-
-def _skip_done(done: DoneSpans, moment: float) -> float:
-    """The end of the span that a moment lies in, or else the moment."""
-    return next((last for first, last in done if first <= moment < last), moment)
 
 
 def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:

@@ -59,14 +59,10 @@ class TimeRange(NamedTuple):
 def parse_duration(text: str) -> float:
     """Read a length of time, such as "10 minutes" or "1 h 30 min"; a bare number counts seconds. Raises ValueError."""
     words = " ".join(text[:_MAX_CHARS].lower().replace(" and ", " ").split())
-    found = _parse_bare(words) if re.fullmatch(r"\d+(\.\d+)?", words) else _parse_sum(words)
+    found = float(words) if re.fullmatch(r"(?=.{1,11}\Z)\d+(\.\d+)?", words) else _parse_sum(words)
     if len(text) > _MAX_CHARS or found is None or not 0 < found <= _MAX_DURATION_S:
         raise ValueError(f"{truncate(text, _MAX_QUOTED)!r} is not a length of time; write it like {DURATION_FORMS}")
     return found
-
-
-def _parse_bare(words: str) -> float:
-    return float(words) if len(words) < 12 else 0.0
 
 
 def _parse_sum(words: str) -> float | None:
@@ -216,10 +212,6 @@ def _make_day_beside(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(now.date() - timedelta(back + (1 if match[1] == "before" else -1)), 1, now)
 
 
-def _make_date(match: re.Match[str], now: datetime) -> TimeRange:
-    return _make_days(date.fromisoformat(match[1]), 1, now)
-
-
 def _make_day_of_year(match: re.Match[str], now: datetime) -> TimeRange:
     """The latest such day that has begun."""
     number, month = int(match[1] or match[4]), match[2] or match[3]
@@ -234,14 +226,6 @@ def find_latest_day(number: int, month: int, today: date) -> date:
             with suppress(ValueError):  # there is no 31 June
                 return date(year, index + 1, number)
     raise ValueError
-
-
-def _make_night(_: re.Match[str], now: datetime) -> TimeRange:
-    return _make_night_after(now.date() - timedelta(1), now)
-
-
-def _make_night_of(match: re.Match[str], now: datetime) -> TimeRange:
-    return _make_night_after(_match_day(match[1], now).begin.date(), now)
 
 
 def _make_night_after(day: date, now: datetime) -> TimeRange:
@@ -291,15 +275,15 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"yesterday"), _make_day(-1)),
     (pattern(r"this time yesterday"), lambda _, now: _make_moment(timedelta(days=1), now)),
     (pattern(r"day before yesterday|day before"), _make_day(-2)),
-    (pattern(r"last night"), _make_night),
+    (pattern(r"last night"), lambda _, now: _make_night_after(now.date() - timedelta(1), now)),
     (pattern(r"night before last"), lambda _, now: _make_night_after(now.date() - timedelta(2), now)),
-    (pattern(rf"({_DAY}) night"), _make_night_of),
+    (pattern(rf"({_DAY}) night"), lambda found, now: _make_night_after(_match_day(found[1], now).begin.date(), now)),
     (pattern(r"(this|last|previous) (week|month|year)"), _make_month),
     (pattern(rf"(this|{_DAY}) ({'|'.join(_PARTS_OF_DAY)})"), _make_part_of_day),
     (pattern(r"(\S+ (?:minute|hour|day|week)s?) ago"), _make_ago),
     (pattern(rf"(?:(last|on|this) )?({'|'.join(WEEKDAYS)})"), _make_weekday),
     (pattern(rf"day (before|after) ({'|'.join(WEEKDAYS)})"), _make_day_beside),
-    (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), _make_date),
+    (pattern(r"(?:on )?(\d{4}-\d\d-\d\d)"), lambda match, now: _make_days(date.fromisoformat(match[1]), 1, now)),
     (pattern(rf"(?:on )?(?:{_DATE})"), _make_day_of_year),
     (pattern(r"(?:on )?(\d{1,2})(?:st|nd|rd|th)()()()"), _make_day_of_year),
     (pattern(r"(?:(\S.*?) )?from (\d{1,2}):(\d\d) to (\d{1,2}):(\d\d)"), _make_clock_range),

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
@@ -96,23 +97,10 @@ def show_approvals(chat: CommandContext, rest: str) -> CommandResult:
     return CommandResult("\n".join(rows) or "Nothing waits for your approval.")
 
 
-def approve_call(chat: CommandContext, rest: str) -> CommandResult:
-    """Have a call made that waits, or all of the one question that does."""
-    return _answer_approval(chat, rest, yes=True)
-
-
-def reject_call(chat: CommandContext, rest: str) -> CommandResult:
-    return _answer_approval(chat, rest, yes=False)
-
-
-def approve_always(chat: CommandContext, rest: str) -> CommandResult:
-    """Have it made, now and whenever exactly the same is wanted again."""
-    if not rest:
+def answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool = False) -> CommandResult:
+    """Have a call made that waits, or all of the one question that does, or not; `always` also when it is wanted again."""
+    if always and not rest:
         return CommandResult("Nothing was done: /always takes the number of the question.", good=False)
-    return _answer_approval(chat, rest, yes=True, always=True)
-
-
-def _answer_approval(chat: CommandContext, rest: str, *, yes: bool, always: bool = False) -> CommandResult:
     given = _APPROVAL_NUMBER.fullmatch(rest)
     if rest and not given:
         why = f"{rest!r} is no number of a question; /approvals lists them"
@@ -505,9 +493,9 @@ _RUNS: dict[str, Callable[[CommandContext, str], CommandResult]] = {
     "job": change_job,
     "rule": change_rule,
     "approvals": show_approvals,
-    "yes": approve_call,
-    "no": reject_call,
-    "always": approve_always,
+    "yes": partial(answer_approval, yes=True),
+    "no": partial(answer_approval, yes=False),
+    "always": partial(answer_approval, yes=True, always=True),
     "stop": lambda *_: CommandResult(_NOTHING_RUNS),
     "help": lambda *_: CommandResult(format_command_list()),
 }

@@ -32,7 +32,6 @@ from picoclaw.text import replace_surrogates
 
 if TYPE_CHECKING:
     from picoclaw.agent.context import AgentApp
-    from picoclaw.config import Config
     from picoclaw.store.approvals import Approval
 
 _NOT_STORED_NOTICE = "turns are not being kept"
@@ -112,10 +111,12 @@ class Dispatcher:
 
     def _is_members_command(self, inbound: Inbound) -> bool:
         """Whether a member has typed a command that is theirs; in a group the conversation is not."""
-        if inbound.origin != "member" or not is_member_command(inbound.text):
+        word = next(iter(inbound.text.split(maxsplit=1)), "")
+        if inbound.origin != "member" or word.removeprefix("/") not in _MEMBER_COMMANDS:
             return False
-        is_harmless = inbound.text.split(maxsplit=1)[0] in {"/help", "/stop"}
-        return is_harmless or self.app.stores.find_shared_turns(inbound.session, inbound.who) == frozenset()
+        return (
+            word in {"/help", "/stop"} or self.app.stores.find_shared_turns(inbound.session, inbound.who) == frozenset()
+        )
 
     def _find_view(self, inbound: Inbound) -> tuple[AgentApp, Inbound]:
         """The app as whoever asks has it, with the agent of the conversation.
@@ -277,7 +278,8 @@ class Dispatcher:
         model = told.brief.model or self._get_model(inbound.session)
         counted_as = model or app.config.model.name or "default"
         brief = told.brief._replace(model=model, bytes_a_token=stores.bytes_a_token(counted_as), summary=summary)
-        pictures = self._read_pictures(app.config, inbound)
+        sees = any(model.images for model in (app.config.model, *app.config.models.values()))
+        pictures = read_pictures(app.config.workspace, inbound.attachments) if sees else Pictures()
         heard = {*told.taints, *inbound.foreign, *stores.list_taints(inbound.session, inbound.origin)}
         so_far = [Message("user", brief.text, images=pictures.images)]
         words = [message.text for turn in earlier for message in turn if message.role == "user"]
@@ -359,22 +361,11 @@ class Dispatcher:
         by, further = turn.provider.partition(":")[2], self.app.config.models.get(model)
         return model if not by or (further and further.name == by) else by
 
-    @staticmethod
-    def _read_pictures(config: Config, inbound: Inbound) -> Pictures:
-        sees = any(model.images for model in (config.model, *config.models.values()))
-        return read_pictures(config.workspace, inbound.attachments) if sees and inbound.attachments else Pictures()
-
     def _select_new(self, notes: Iterable[str]) -> list[str]:
         """What was not reported by this process; a chat that repeats a complaint every turn is no help."""
         new = [note for note in dict.fromkeys(notes) if note and note not in self._reported]
         self._reported.update(new)
         return new
-
-
-def is_member_command(text: str) -> bool:
-    """Whether a text begins with a command that members of the household have."""
-    word = text.split(maxsplit=1)[:1]
-    return bool(word) and word[0].removeprefix("/") in _MEMBER_COMMANDS
 
 
 def _is_hook(inbound: Inbound) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import make_folder, read_file, write_atomic
-from picoclaw.mcp import McpError, clean_line, encode_header, get_list, get_object
+from picoclaw.mcp import clean_line, encode_header, get_list, get_object
 from picoclaw.records import NamedTuple
 from picoclaw.schema import Parameter, Span
 from picoclaw.security.untrusted import sanitize_name, strip_invisible
@@ -23,7 +23,7 @@ from picoclaw.text import escape_control_tokens, format_json, pattern, truncate
 _TOOL_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,127}")
 _PARAMETER_NAME = pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _HEADER = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
-_MAX_TOOLS, _MAX_SCHEMA_BYTES, _MAX_PARAMETERS = 100, 40_000, 40
+_MAX_SCHEMA_BYTES, _MAX_PARAMETERS = 40_000, 40
 _MAX_WORDS, _MAX_PARAMETER_WORDS = 1000, 200
 """Characters of a description that a model is shown, and of a parameter's."""
 _MAX_DEPTH, _MAX_FIELDS, _MAX_CHOICES, _MAX_CHOICE_CHARS = 6, 12, 50, 64
@@ -119,12 +119,6 @@ def select_tools(offer: ServerOffer, wanted: Sequence[str]) -> list[dict[str, An
     for tool in offer.tools:
         by_name.setdefault(str(tool.get("name")), tool)
     return [tool for name, tool in by_name.items() if not wanted or name in wanted]
-
-
-def check_offer(name: str, offer: ServerOffer) -> None:
-    """Raise McpError for an offer that nobody could look through."""
-    if len(offer.tools) > _MAX_TOOLS:
-        raise McpError(f"{name} has {len(offer.tools)} tools, more than {_MAX_TOOLS}: name those you want in `tools`")
 
 
 def list_pinned(home: Path, name: str, config: McpConfig) -> list[PinnedTool]:

@@ -206,7 +206,7 @@ class _Reader:
     def _usage(self, told: dict[str, Any]) -> dict[str, Any]:
         """Sum up what has been counted so far; a later count of the same takes the place of the earlier."""
         counts = get_dict(told.get("usage"))
-        self.counts |= {name: count for name, count in counts.items() if _is_count(count)}
+        self.counts |= {name: count for name, count in counts.items() if type(count) is int and count >= 0}
         prompt = sum(self.counts.get(name, 0) for name in _INPUT_COUNTS)
         cached = {"cached_tokens": self.counts.get("cache_read_input_tokens", 0)}
         completion = self.counts.get("output_tokens", 0)
@@ -228,10 +228,6 @@ _EVENT_READERS: dict[str, Callable[[_Reader, dict[str, Any]], Iterator[Any]]] = 
 
 def _build_call_chunk(index: int, **piece: Any) -> dict[str, Any]:
     return build_chunk({"tool_calls": [{"index": index, **piece}]})
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 class MessagesFormat(ServerFormat):

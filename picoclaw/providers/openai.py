@@ -76,10 +76,19 @@ def build_messages(
             text = wrap_result(request.untrusted, call, text)
         entry["content"] = text = escape_control_tokens(text)
         if message.images and images:
-            entry["content"] = [*map(_build_image, message.images), {"type": "text", "text": text}]
+            pictures = [{"type": "image_url", "image_url": {"url": _format_image(one)}} for one in message.images]
+            entry["content"] = [*pictures, {"type": "text", "text": text}]
         if message.calls:
             signature = _UNKNOWN_SIGNATURE if SIGNED in wants else {}
-            entry["tool_calls"] = [_build_call(call) | signature for call in message.calls]
+            entry["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": escape_control_tokens(_ENCODE(call.arguments))},
+                    **signature,
+                }
+                for call in message.calls
+            ]
         if message.role == "assistant" and NO_THOUGHTS not in wants:
             # a thought goes back in the field that it came in, as far as the server takes it
             parts = message.thought.parts if message.thought.by == model else ()
@@ -95,16 +104,11 @@ def build_messages(
     return out + [get((m, calls[m.call_id]) if m.role == "tool" else (m,), write) for m in talk]
 
 
-def _build_image(image: Image) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{image.kind};base64,{b64encode(image.data).decode()}"}}
+def _format_image(image: Image) -> str:
+    return f"data:{image.kind};base64,{b64encode(image.data).decode()}"
 
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _build_call(call: ToolCall) -> dict[str, Any]:
-    arguments = escape_control_tokens(_ENCODE(call.arguments))
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def build_body(
@@ -463,23 +467,17 @@ def _build_items(request: Request, thinker: str, *, images: bool) -> Iterator[di
             yield {"type": "function_call_output", "call_id": message.call_id, "output": shown}
             continue
         if message.role == "user":
-            shown_images = message.images if images else ()
-            yield {
-                "role": "user",
-                "content": [*map(_build_input_image, shown_images), {"type": "input_text", "text": text}],
-            }
+            seen = message.images if images else ()
+            pictures = [{"type": "input_image", "image_url": _format_image(one)} for one in seen]
+            yield {"role": "user", "content": [*pictures, {"type": "input_text", "text": text}]}
             continue
         if message.thought.by == thinker:
             yield from (part for part in message.thought.parts if part.get("type") == THOUGHTS)
         if text.strip():
             yield {"role": "assistant", "content": [{"type": "output_text", "text": text}]}
         for call in message.calls:
-            arguments = escape_control_tokens(json.dumps(call.arguments, ensure_ascii=False))
+            arguments = escape_control_tokens(_ENCODE(call.arguments))
             yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
-
-
-def _build_input_image(image: Any) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": f"data:{image.kind};base64,{b64encode(image.data).decode()}"}
 
 
 def read_chunks(objects: Iterator[Any]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Any
 
-from picoclaw.messages import Request
+from picoclaw.messages import Request, strip_context
 from picoclaw.text import pattern
 
 ParsedCall = tuple[str, dict[str, Any]]
@@ -72,7 +72,7 @@ _PYTHON_ALONE = pattern(r"\A\s*(?P<code>\[\s*[a-zA-Z_]\w*\(.*\)\s*\])\s*\Z", re.
 _WRAPPERS = pattern(
     r"(?:<(?:\w+:)?tool_calls?>|<(?:｜DSML｜)?function_calls>|<\|tool_calls_section_begin\|>|<｜tool▁calls▁begin｜>)\s*\Z"
 )
-_FENCED = pattern(r"^[ \t]*```", re.MULTILINE)
+_FENCE_LINE = pattern(r"^[ \t]*```", re.MULTILINE)
 _HARMONY_THOUGHT = pattern(r"(?:<\|start\|>assistant)?<\|channel\|>analysis<\|message\|>.*?(?:<\|end\|>|\Z)", re.DOTALL)
 _HARMONY_HEAD = pattern(
     r"(?:<\|start\|>assistant)?<\|channel\|>(?:final|commentary)(?:<\|constrain\|>\w+)?<\|message\|>"
@@ -117,10 +117,12 @@ def find_dialect_calls(
 
         def read_known(block: re.Match[str], read: _ReadBlock = read) -> list[ParsedCall]:
             calls = read(block, understood)
-            return calls if are_all_known(calls, known) else []
+            return calls if all(name in known and _has_values(given) for name, given in calls) else []
 
-        found = _read_blocks(shape.finditer(text), read_known)
-        if found and not _is_quoted(after + text[: (at := found[0][0].start())]):
+        if not (found := _read_blocks(shape.finditer(text), read_known)):
+            continue
+        before = after + text[: (at := found[0][0].start())]
+        if not before.endswith("`") and len(_FENCE_LINE.findall(before)) % 2 == 0:
             return _WRAPPERS.sub("", text[:at]).strip(), [call for _, calls in found for call in calls]
     return text, []
 
@@ -136,11 +138,6 @@ def _read_blocks(
         elif (without := without + 1) == _MAX_WITHOUT_CALL:
             break
     return found
-
-
-def are_all_known(calls: Collection[ParsedCall], known: Collection[str]) -> bool:
-    """Whether each of the calls is of a known tool, with arguments that can be kept."""
-    return all(name in known and _has_values(arguments) for name, arguments in calls)
 
 
 def parse_literal(text: str) -> Any:
@@ -159,10 +156,6 @@ def _has_values(arguments: Mapping[str, Any]) -> bool:
     except (ValueError, TypeError, RecursionError):
         return False
     return True
-
-
-def _is_quoted(before: str) -> bool:
-    return before.endswith("`") or len(_FENCED.findall(before)) % 2 == 1
 
 
 def _parse_json_calls(block: re.Match[str], understood: ReadCall) -> list[ParsedCall]:
@@ -285,7 +278,6 @@ _PARTIAL_START = pattern(
     r"|<[a-z]{0,12}(?::[a-z_]{0,9})?|</s?|(?:</s>|<end_of_turn>)\s{0,80}|<end[a-z_]*)\Z"
 )
 _FENCE = pattern(r"```[a-zA-Z_]*\s*\n?(?P<inside>.*?)(?:```|\Z)", re.DOTALL)
-_FENCE_LINE = pattern(r"^[ \t]*```", re.MULTILINE)
 _TAG = pattern(r"<(?P<tag>[a-z_]+)>(?P<inside>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL)
 _CALL_ELEMENT = pattern(
     r"(?:^|(?<=>))[ \t]*(?:<[a-z_]+>\s*)?<(?P<element>[a-z_]+)"
@@ -335,8 +327,7 @@ def _load_json(text: str) -> Any:
 
 def get_user_text(request: Request) -> str:
     """Give the owner's newest words, without the head that tells the moment."""
-    said = next((message.text for message in reversed(request.messages) if message.role == "user"), "")
-    return said.rpartition("</moment>")[2]
+    return strip_context(next((message.text for message in reversed(request.messages) if message.role == "user"), ""))
 
 
 def _is_too_deep(value: Any, most: int = _MAX_DEPTH) -> bool:
@@ -498,8 +489,10 @@ class TextCallParser:
             blocks = list(_find_elements(text) if shape is _CALL_ELEMENT else shape.finditer(text))
             beside = text[: blocks[0].start()] + text[blocks[-1].end() :] if blocks else ""
             alone = not self._spoke and len(blocks) == 1 and not _MARKUP.sub("", beside)
-            intended = [block for block in blocks if shape is not _CALL_ELEMENT or self._is_call_element(block)]
-            found = _read_blocks(intended, partial(self._within, alone=alone))
+            if shape is _CALL_ELEMENT:
+                named = [(block, block["element"]) for block in blocks]
+                blocks = [block for block, name in named if name in self._known or _CALL_WORD.fullmatch(name)]
+            found = _read_blocks(blocks, partial(self._within, alone=alone))
             if found and _is_call_intended(text, [block for block, _ in found]):
                 return _OPEN_FENCE.sub("", text[: found[0][0].start()]).strip(), [
                     call for _, calls in found for call in calls
@@ -508,14 +501,10 @@ class TextCallParser:
         if not cut and (calls := self._calls(lone["before"] if lone else text)):
             return "", calls
         wrapped = _WRAPPED_ANSWER.fullmatch(text)
-        return wrapped["inside"].strip() if wrapped and not self._wants_tags(wrapped) else text, []
-
-    def _wants_tags(self, wrapped: re.Match[str]) -> bool:
-        """Whether an answer in a tag is meant to be so: others are in it, or the owner spoke of such things."""
-        return "</" in wrapped["inside"] or any(word in self._asked for word in ("xml", "html", f"<{wrapped[1]}"))
-
-    def _is_call_element(self, block: re.Match[str]) -> bool:
-        return block["element"] in self._known or bool(_CALL_WORD.fullmatch(block["element"]))
+        # the tag is meant to be there where others are in it, or the owner spoke of such things
+        if wrapped and not any(word in self._asked for word in ("xml", "html", f"<{wrapped[1]}")):
+            text = text if "</" in wrapped["inside"] else wrapped["inside"].strip()
+        return text, []
 
     def _within(self, block: re.Match[str], *, alone: bool) -> list[ParsedCall]:
         """The calls in a block that has one of the shapes; `alone` where the answer is nothing else."""

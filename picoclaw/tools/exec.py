@@ -244,9 +244,6 @@ class ExecTools:
             raise ToolError(f"cwd {cwd} is no folder")
         return SandboxCommand(words, cwd, seconds, arguments["write"], arguments["network"])
 
-    def _get_effects(self, arguments: Mapping[str, Any]) -> Effects:
-        return _list_effects(self._parse(arguments))
-
     def _explain(self, arguments: Mapping[str, Any]) -> str:
         request = self._parse(arguments)
         rights = describe_rights(write=request.write, network=request.network)
@@ -306,6 +303,9 @@ class ExecTools:
                     bound[f"sha256 of {path}"] = _checksum(path)
         return bound | bind_foreign_files(self._list_foreign_files(request))
 
+    def _describe_foreign(self, request: SandboxCommand | None = None) -> list[str]:
+        return list(map(_describe_foreign_file, self._list_foreign_files(request)))
+
     def _list_foreign_files(self, request: SandboxCommand | None = None) -> "list[ForeignFile]":
         """List the files of tainted turns that a command could run.
 
@@ -325,17 +325,14 @@ class ExecTools:
             found += [one] * is_run
         return found
 
-    def _describe_foreign(self, arguments: Mapping[str, Any]) -> list[str]:
-        return list(map(_describe_foreign_file, self._list_foreign_files(self._parse(arguments))))
-
     @tool(
-        effect=_get_effects,
+        effect=lambda self, arguments: _list_effects(self._parse(arguments)),
         brings=_is_untrusted_output,
         means=_explain,
         binds=_bind_exec,
         is_requested=_is_requested,
         private=_is_private,
-        foreign_files=_describe_foreign,
+        foreign_files=lambda self, arguments: self._describe_foreign(self._parse(arguments)),
     )
     def exec(
         self,
@@ -428,14 +425,11 @@ class ExecTools:
         request = self._background[arguments["number"]].request._replace(cwd=self._layout.workspace)
         return not self._is_known(request, result, caller.model_texts)
 
-    def _describe_all_foreign(self, _arguments: Mapping[str, Any]) -> list[str]:
-        return list(map(_describe_foreign_file, self._list_foreign_files()))
-
     @tool(
         effect=_get_process_effects,
         brings=_is_untrusted_poll,
         binds=_bind_process,
-        foreign_files=_describe_all_foreign,
+        foreign_files=lambda self, _: self._describe_foreign(),
         private=True,
     )
     def process(

@@ -24,7 +24,7 @@ from picoclaw.security.policy import Effect
 from picoclaw.tools.registry import Arguments, Effects, Tool, ToolGroup, ToolMark, tool
 
 _LISTED = {"resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
-_MAX_RESULT_CHARS = 2_000_000
+_MAX_RESULT_CHARS, _MAX_TOOLS = 2_000_000, 100
 
 
 class McpServers:
@@ -60,11 +60,11 @@ class McpServers:
         client.connect(stop)
         client.has_changed_tools = False
         tools = client.list_all("tools", stop=stop) if "tools" in client.capabilities else []
-        offer = pins.ServerOffer(
+        if len(tools) > _MAX_TOOLS:  # which nobody could look through
+            raise McpError(f"{name} has {len(tools)} tools, more than {_MAX_TOOLS}: name those you want in `tools`")
+        return pins.ServerOffer(
             client.identity, client.version, tuple(tools), tuple(client.capabilities), client.instructions
         )
-        pins.check_offer(name, offer)
-        return offer
 
     def prepare(self, name: str, caller: Caller) -> McpClient:
         """Start a server if it does not run, and make sure that its tools are those that were agreed to.

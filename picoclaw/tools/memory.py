@@ -214,10 +214,7 @@ class MemoryTools:
             said += f"; past messages still hold it: {', '.join(held[:_MAX_SOURCES])}" if held else ""
         return said
 
-    def _get_rank_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return "share" if _parse_id(arguments["id"]) < 0 else "write"
-
-    @tool(effect=_get_rank_effect, private=True)
+    @tool(effect=lambda _, arguments: "share" if _parse_id(arguments["id"]) < 0 else "write", private=True)
     def memory_rank(
         self,
         id: Annotated[str, "as in [id:12]"],  # noqa: A002 - as search results name it

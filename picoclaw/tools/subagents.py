@@ -1,7 +1,7 @@
 """The tools that start sub-agents, in the background or waiting for them, and look after them."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal
 
 from picoclaw.agent import workflow
@@ -9,7 +9,6 @@ from picoclaw.config.tables import UNATTENDED_LIMITS, SubagentsConfig
 from picoclaw.errors import ToolError
 from picoclaw.messages import DEFAULT_SESSION, Caller, Stop, is_other_person
 from picoclaw.schema import Span
-from picoclaw.security.policy import Effect
 from picoclaw.security.untrusted import limit_taints
 from picoclaw.store.conversations import get_process_identity
 from picoclaw.store.jobs import HEARTBEAT_SESSION as HEARTBEAT
@@ -97,10 +96,7 @@ class SubagentTools:
         )
         return self._run_task(added, caller.stop) if self._run_task else added
 
-    def _get_status_effect(self, arguments: Mapping[str, Any]) -> Effect:
-        return "write" if arguments["cancel"] else "read"
-
-    @tool(effect=_get_status_effect, brings=True, private=True)
+    @tool(effect=lambda _, arguments: "write" if arguments["cancel"] else "read", brings=True, private=True)
     def spawn_status(
         self,
         caller: Caller,
