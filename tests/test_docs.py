@@ -269,7 +269,7 @@ def list_commands():
         for command in [*typed, *re.findall(r"`((?:sudo )?(?:-u picoclaw )?picoclaw [^`]+)`", text)]:
             words = shlex.split(re.split(r" [|#>] ?", command.removeprefix("sudo ").removeprefix("-u picoclaw "))[0])
             if words[0] == "picoclaw" and words[1] in cli.VERBS:
-                yield tuple("120" if word == "N" else word for word in words[1:])
+                yield tuple({"N": "120", "JSON": "{}"}.get(word, word) for word in words[1:])
 
 
 COMMANDS = sorted(set(list_commands()))

@@ -136,7 +136,7 @@ _SHARED_MODULES = {
     **dict.fromkeys(("sensors", "tool", "tools"), "tool"),
     **dict.fromkeys(("logs", "restart", "start"), "service"),
 }
-"""Modules of several verbs, whose functions are named after each."""
+"""Modules of several verbs, whose functions are named after each; what has words alone needs no function of its own."""
 
 _WITHOUT_COMMAND = ("--help", "-h", "--version")
 """Options that are given without a command."""
@@ -149,10 +149,14 @@ def load_verb(name: str) -> tuple[Callable[[Parser], None], Callable[[Options], 
     """Import what declares the options of a verb, and what runs it."""
     if name in _SHARED_MODULES:
         module = importlib.import_module(f"picoclaw.cli.{_SHARED_MODULES[name]}")
-        return getattr(module, f"add_{name}_options"), getattr(module, f"run_{name}")
+        return getattr(module, f"add_{name}_options"), getattr(module, f"run_{name}", _run_word)
     # a module `run` would take the place of the function that everybody imports
     module = importlib.import_module(f"picoclaw.cli.{'daemon' if name == 'run' else name}")
     return module.options, module.run
+
+
+def _run_word(given: Options) -> int:
+    return given.act(given)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -245,7 +249,7 @@ def _run_verb(arguments: Sequence[str]) -> int:
             words.append("--help")
         return run_verb(parser.parse(words))
     except HelpRequested as wanted:
-        print("\n".join(wanted.parser.format_help()))
+        print("\n".join(wanted.lines))
         return 0
     except UsageError as error:
         return _refuse(f"picoclaw {verb}", str(error))

@@ -16,6 +16,7 @@ from picoclaw.cli.arguments import Options, Parser
 from picoclaw.cli.boards import open_store
 from picoclaw.cli.common import (
     add_board_option,
+    add_person_option,
     check_person,
     confirm,
     open_app,
@@ -29,6 +30,7 @@ from picoclaw.config.files import read_regular
 from picoclaw.config.tables import AgentConfig
 from picoclaw.errors import ConfigError, ProviderError, StoreError
 from picoclaw.files import find_shipped
+from picoclaw.maintenance import household
 from picoclaw.prompts import count_bytes
 from picoclaw.providers import ask_whole
 from picoclaw.schema import find_nearest
@@ -41,69 +43,52 @@ if TYPE_CHECKING:
 
 
 def add_agents_options(parser: Parser) -> None:
-    purposes = {
-        "list": "list the agents and their purposes (the default)",
-        "add": "add an agent",
-        "edit": "change an agent",
-        "remove": "remove an agent; its folder is kept",
-        "summon": "let a model write an agent's pages from your description, after asking",
-        "pages": "list, print or write a person's pages with an agent",
-    }
-    words = parser.add_words(purposes)
-    words["list"].add_flag("--json", help="print JSON")
-    for word in ("add", "edit", "remove", "summon", "pages"):
-        words[word].add_argument("key", help="small letters, digits and _, such as garden")
-    for word in ("add", "edit"):
-        words[word].add_argument("--name", help="its display name")
-        words[word].add_argument("--description", metavar="TEXT", help="its purpose, in a sentence")
-        words[word].add_argument("--model", metavar="NAME", help="the NAME of a [models.NAME]; '' for [model]")
-        words[word].add_argument(
-            "--tools", metavar="LIST", help="the only tools it may have, such as sensor_*,output; '' for all"
-        )
-        words[word].add_argument(
-            "--people", metavar="LIST", help="who may talk to it, such as ada,bob; * for all, '' for only you"
-        )
-        words[word].add_argument("--workspace", metavar="FOLDER", help="a folder of yours for it, outside the home")
-        words[word].add_argument(
-            "--type", choices=("open", "predefined"), help="open: each person has their own version of all pages"
-        )
-        words[word].add_flag("--default", help="make it the home's own agent, which has the home's pages and settings")
-    words["add"].add_flag("--from-store", help="copy it with its pages from the store that boards share, after asking")
-    words["add"].add_flag("--yes", help="with --from-store: do not ask")
-    words["summon"].add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
-    words["summon"].add_flag("--yes", help="write the model's text without asking")
-    words["summon"].add_flag("--dry-run", help="print the diff and write nothing")
-    words["pages"].add_argument("page", nargs="?", default="", help="such as USER.md")
-    words["pages"].add_argument(
-        "--as", dest="person", metavar="NAME", default="", help="whose: a name of `picoclaw people`"
+    words = parser.add_words(
+        {
+            "list": ("list the agents and their purposes (the default)", _list_agents),
+            "add": ("add an agent", _change_agent),
+            "edit": ("change an agent", _change_agent),
+            "remove": ("remove an agent; its folder is kept", _remove_agent),
+            "summon": ("let a model write an agent's pages from your description, after asking", run_summon),
+            "pages": ("list, print or write a person's pages with an agent", _handle_pages),
+        },
+        "list",
     )
-    words["pages"].add_argument("--write", metavar="FILE", help="write the page from this file, - for standard input")
-    add_board_option(words["summon"])
+    words["list"].add_argument("--json", "print JSON")
+    for word in ("add", "edit", "remove", "summon", "pages"):
+        words[word].add_argument("key", "small letters, digits and _, such as garden")
+    for word in ("add", "edit"):
+        words[word].add_argument("--name NAME", "its display name")
+        words[word].add_argument("--description TEXT", "its purpose, in a sentence")
+        words[word].add_argument("--model NAME", "the NAME of a [models.NAME]; '' for [model]")
+        words[word].add_argument("--tools LIST", "the only tools it may have, such as sensor_*,output; '' for all")
+        words[word].add_argument("--people LIST", "who may talk to it, such as ada,bob; * for all, '' for only you")
+        words[word].add_argument("--workspace FOLDER", "a folder of yours for it, outside the home")
+        words[word].add_argument(
+            "--type", "open: each person has their own version of all pages", choices=("open", "predefined")
+        )
+        words[word].add_argument("--default", "make it the home's own agent, which has the home's pages and settings")
+    words["add"].add_argument("--from-store", "copy it with its pages from the store that boards share, after asking")
+    words["add"].add_argument("--yes", "with --from-store: do not ask")
+    _add_persona_options(words["summon"])
+    words["pages"].add_argument("page", "such as USER.md", nargs="?", default="")
+    add_person_option(words["pages"], "whose")
+    words["pages"].add_argument("--write FILE", "write the page from this file, - for standard input")
 
 
-def run_agents(given: Options) -> int:
-    match given.act:
-        case "add" | "edit":
-            return _change_agent(load_config(), given)
-        case "remove":
-            from picoclaw.maintenance.household import remove_agent
+def _remove_agent(given: Options) -> int:
+    print_wrapped(*household.remove_agent(load_config(), given.key))
+    return 0
 
-            print_wrapped(*remove_agent(load_config(), given.key))
-            return 0
-        case "summon":
-            given.agent = given.key
-            return run_summon(given)
-        case "pages":
-            return _handle_pages(given)
+
+def _list_agents(given: Options) -> int:
     config = load_config()
     rows = list(_describe_agents(config))
     if given.json:
         print(format_json(rows))
         return 0
-    from picoclaw.maintenance.household import describe_agent
-
     for row in rows:
-        print_wrapped(f"{row['key']}  {describe_agent(config, row['key'])}, in {row['workspace']}")
+        print_wrapped(f"{row['key']}  {household.describe_agent(config, row['key'])}, in {row['workspace']}")
     if len(rows) == 1:
         print_wrapped("`picoclaw agents add KEY` adds another")
     if config.store.url:
@@ -169,10 +154,8 @@ def _describe_agents(config: Config) -> Iterator[dict[str, Any]]:
         }
 
 
-def _change_agent(config: Config, given: Options) -> int:
-    from picoclaw.maintenance import household
-
-    is_new = given.act == "add"
+def _change_agent(given: Options) -> int:
+    config, is_new = load_config(), given.word == "add"
     household.check_agent_key(config, given.key, is_new=is_new)
     stored = None
     if is_new and given.from_store:
@@ -181,14 +164,11 @@ def _change_agent(config: Config, given: Options) -> int:
         if (stored := _find_stored(config, given)) is None:
             print_wrapped("Nothing was written.")
             return 1
-    names = ("name", "description", "model", "workspace", "type")
     values: dict[str, Any] = dict(stored.table) if stored else {}
-    values |= {name: value for name in names if (value := getattr(given, name)) is not None}
+    values |= given.select("name", "description", "model", "workspace", "type")
     if values.get("model") and values["model"] not in config.models and given.model is None:
         print_note(f"there is no [models.{values.pop('model')}] here, so that it has the model of [model]")
-    values |= {
-        name: household.split_names(text) for name in ("tools", "people") if (text := getattr(given, name)) is not None
-    }
+    values |= {name: household.split_names(text) for name, text in given.select("tools", "people").items()}
     if given.default:
         values["default"] = True
     pages = stored.pages if stored else None
@@ -239,90 +219,86 @@ def _read_file(path: str) -> str:
 
 
 def add_teams_options(parser: Parser) -> None:
-    purposes = {
-        "list": "list the links and the teams (the default)",
-        "add": "add a team",
-        "edit": "change a team",
-        "remove": "remove a team; its agents are kept",
-        "link": "let an agent give tasks to others",
-        "unlink": "no longer let an agent give tasks to others",
-    }
-    words = parser.add_words(purposes)
-    words["list"].add_flag("--json", help="print JSON")
+    words = parser.add_words(
+        {
+            "list": ("list the links and the teams (the default)", _list_teams),
+            "add": ("add a team", _save_team),
+            "edit": ("change a team", _save_team),
+            "remove": ("remove a team; its agents are kept", _remove_team),
+            "link": ("let an agent give tasks to others", _link_agents),
+            "unlink": ("no longer let an agent give tasks to others", _link_agents),
+        },
+        "list",
+    )
+    words["list"].add_argument("--json", "print JSON")
     for word in ("add", "edit", "remove"):
-        words[word].add_argument("name", help="small letters, digits and _, such as house")
+        words[word].add_argument("name", "small letters, digits and _, such as house")
     for word in ("add", "edit"):
-        words[word].add_argument("--lead", metavar="KEY", help="the agent that gives the others their tasks")
+        words[word].add_argument("--lead KEY", "the agent that gives the others their tasks")
         words[word].add_argument(
-            "--member",
-            repeats=True,
-            metavar="KEY=ROLE",
-            help='an agent and what it does, such as "garden=plants, soil"',
+            "--member KEY=ROLE", 'an agent and what it does, such as "garden=plants, soil"', repeats=True
         )
-        words[word].add_argument("--workflow", metavar="TEXT", help="how they work together, in a sentence")
-    words["edit"].add_argument("--without", repeats=True, metavar="KEY", help="an agent to remove from the team")
+        words[word].add_argument("--workflow TEXT", "how they work together, in a sentence")
+    words["edit"].add_argument("--without KEY", "an agent to remove from the team", repeats=True)
     for word in ("link", "unlink"):
-        words[word].add_argument("agent", metavar="KEY", help="the agent that gives tasks, such as default")
-        words[word].add_argument("targets", nargs="+", metavar="TO", help="the agents that get them")
+        words[word].add_argument("agent KEY", "the agent that gives tasks, such as default")
+        words[word].add_argument("targets TO", "the agents that get them", nargs="+")
 
 
-def run_teams(given: Options) -> int:
-    config = load_config()
-    if given.act in {"", "list", None}:
-        _list_teams(config, as_json=given.json)
-        return 0
-    from picoclaw.maintenance import household
-
-    match given.act:
-        case "remove":
-            print_wrapped(*household.remove_team(config, given.name))
-        case "link" | "unlink":
-            print_wrapped(*household.link_agents(config, given.agent, given.targets, is_linked=given.act == "link"))
-        case _:
-            print_wrapped(*_save_team(config, given))
+def _remove_team(given: Options) -> int:
+    print_wrapped(*household.remove_team(load_config(), given.name))
     return 0
 
 
-def _list_teams(config: Config, *, as_json: bool) -> None:
-    if as_json:
+def _link_agents(given: Options) -> int:
+    is_linked = given.word == "link"
+    print_wrapped(*household.link_agents(load_config(), given.agent, given.targets, is_linked=is_linked))
+    return 0
+
+
+def _list_teams(given: Options) -> int:
+    config = load_config()
+    if given.json:
         teams = {
             name: {"lead": team.lead, "members": team.members, "workflow": team.workflow}
             for name, team in config.teams.items()
         }
         print(format_json({"links": config.links, "teams": teams}))
-        return
+        return 0
     links = {key: targets for key, targets in config.links.items() if targets}
     for key, targets in links.items():
         print_wrapped(f"{key} may give tasks to {', '.join(targets)}")
-    from picoclaw.maintenance.household import describe_team
-
     for name, team in config.teams.items():
-        print_wrapped(f"team {name}, {describe_team(team)}")
+        print_wrapped(f"team {name}, {household.describe_team(team)}")
     if not (links or config.teams):
         print_wrapped("no agent gives tasks to another: `picoclaw teams link KEY TO` lets it, `teams add` makes a team")
+    return 0
 
 
-def _save_team(config: Config, given: Options) -> list[str]:
-    from picoclaw.maintenance import household
-
-    is_new = given.act == "add"
+def _save_team(given: Options) -> int:
+    config, is_new = load_config(), given.word == "add"
     members = {} if is_new else dict(household.find_team(config, given.name).members)
-    for key in getattr(given, "without", None) or ():
+    for key in () if is_new else given.without:
         if members.pop(key, None) is None:
             raise ConfigError(f"{key!r} is no member of {given.name}{find_nearest(key, members)}")
-    values: dict[str, Any] = {"members": members | household.parse_roles(given.member)}
-    values |= {name: value for name in ("lead", "workflow") if (value := getattr(given, name)) is not None}
-    return household.save_team(config, given.name, values, is_new=is_new)
+    values = {"members": members | household.parse_roles(given.member), **given.select("lead", "workflow")}
+    print_wrapped(*household.save_team(config, given.name, values, is_new=is_new))
+    return 0
 
 
 _MAX_PERSONA_CHARS = 2000
 
 
 def add_summon_options(parser: Parser) -> None:
-    parser.add_argument("persona", nargs="+", metavar="WHO", help='such as "a sarcastic greenhouse keeper"')
-    parser.add_argument("--agent", metavar="KEY", default="", help="the agent to change: a key of `picoclaw agents`")
-    parser.add_flag("--yes", help="write the model's text without asking")
-    parser.add_flag("--dry-run", help="print the diff and write nothing")
+    about = "the agent to change: a key of `picoclaw agents`"
+    parser.add_argument("--agent KEY", about, dest="key", default="")
+    _add_persona_options(parser)
+
+
+def _add_persona_options(parser: Parser) -> None:
+    parser.add_argument("persona WHO", 'such as "a sarcastic greenhouse keeper"', nargs="+")
+    parser.add_argument("--yes", "write the model's text without asking")
+    parser.add_argument("--dry-run", "print the diff and write nothing")
     add_board_option(parser)
 
 
@@ -334,7 +310,7 @@ def run_summon(given: Options) -> int:
     if not 0 < len(persona) <= _MAX_PERSONA_CHARS:
         raise ConfigError(f"the character must be told in 1 to {_MAX_PERSONA_CHARS} characters, not {len(persona)}")
     with open_app(given, make=not given.dry_run) as home:
-        app = home.open_view("", given.agent)
+        app = home.open_view("", given.key)
         workspace = app.config.workspace
         good, problem = _request_character(app, persona)
         wanted, problems = summon.list_changes(workspace, find_shipped("templates") / "workspace", good)

@@ -10,13 +10,24 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, TextIO
 
-from picoclaw.errors import PicoclawError
-
-Options = SimpleNamespace
-"""What was given, an attribute for each argument; `board` and `json` are always there."""
+from picoclaw.errors import PicoclawError, explain_syntax
 
 _MAX_NAME_WIDTH = 24
 _OFFERED = 4
+
+
+class Options(SimpleNamespace):
+    """What was given, an attribute for each argument; `board` and `json` are always there.
+
+    `word` and `act` are what was chosen of the words of a command, and the function that does it.
+    """
+
+    word: str
+    act: Callable[..., int]
+
+    def select(self, *names: str) -> dict[str, Any]:
+        """Those of the arguments that were given."""
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class UsageError(PicoclawError):
@@ -24,10 +35,14 @@ class UsageError(PicoclawError):
 
 
 class HelpRequested(Exception):
-    """Somebody wants the help of a parser."""
+    """Somebody wants the help of a command: these lines."""
 
-    def __init__(self, parser: "Parser") -> None:
-        self.parser = parser
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.lines = lines
+
+
+Words = Mapping[str, tuple[str, Callable[..., int]]]
+"""The words that may follow a command: what each does, and the function that does it."""
 
 
 class Argument:
@@ -35,24 +50,26 @@ class Argument:
 
     def __init__(
         self,
-        names: Sequence[str],
-        *,
+        label: str,
         help: str = "",  # noqa: A002 - as everybody calls it
+        *,
         dest: str = "",
         type: Callable[[str], Any] = str,  # noqa: A002
         choices: Sequence[str] = (),
         default: Any = None,
-        metavar: str = "",
         nargs: str = "",
-        is_flag: bool = False,
         repeats: bool = False,
     ) -> None:
-        self.names = [name for name in names if name.startswith("-")]
-        self.dest = dest or (self.names[-1] if self.names else names[0]).lstrip("-").replace("-", "_")
-        self.metavar = metavar or ("|".join(choices) if choices else self.dest.upper())
+        """The label is what the help shows: "-n, --requests N" for an option, "--json" for a flag, "query WORD" for a word."""
+        *short, last = label.split(", ")
+        name, _, value = last.partition(" ")
+        self.names = [*short, name] if name.startswith("-") else []
+        self.dest = dest or name.lstrip("-").replace("-", "_")
+        self.metavar = value or ("|".join(choices) if choices else self.dest.upper())
         self.help, self.type, self.choices, self.nargs = help, type, choices, nargs
-        self.is_flag, self.repeats = is_flag, repeats
-        self.default = False if is_flag else [] if default is None and (repeats or nargs in {"*", "+"}) else default
+        self.is_flag, self.repeats = bool(self.names) and not value and not choices, repeats
+        is_list = repeats or nargs in {"*", "+"}
+        self.default = False if self.is_flag else [] if default is None and is_list else default
 
     @property
     def label(self) -> str:
@@ -86,43 +103,45 @@ class Parser:
         self.name, self.purpose, self.example = name, purpose, example
         self.arguments: list[Argument] = []
         self.words: dict[str, Parser] = {}
-        self.needs_word = False
+        self.default_word = ""
+        self.act: Callable[..., int] | None = None
         self.too_much = ""
-        self.defaults: dict[str, Any] = {"board": None, "json": False}
         self.exclusive: list[Sequence[str]] = []
 
-    def add_argument(self, *names: str, **how: Any) -> None:
-        """Declare an option, whose names begin with -, or a word."""
-        self.arguments.append(Argument(names, **how))
+    def add_argument(self, label: str, help: str = "", **how: Any) -> None:  # noqa: A002
+        """Declare an option, whose label begins with -, or a word; see Argument."""
+        self.arguments.append(Argument(label, help, **how))
 
-    def add_flag(self, *names: str, help: str = "") -> None:  # noqa: A002
-        """Declare an option without a value."""
-        self.add_argument(*names, help=help, is_flag=True)
+    def add_words(self, words: Words, default: str = "") -> "dict[str, Parser]":
+        """Declare the words that may follow; gives the parser of each. Without a `default` one has to be given.
 
-    def add_words(self, purposes: Mapping[str, str], *, required: bool = False) -> "dict[str, Parser]":
-        """Declare the words that may follow; gives the parser of each. `act` is the one that was given, or None."""
-        self.needs_word = required
-        self.words |= {name: Parser(f"{self.name} {name}".strip(), purpose) for name, purpose in purposes.items()}
+        What is parsed has the word as `word`, and its function as `act`. The command's own options go with each word.
+        """
+        self.default_word = default
+        for name, (purpose, act) in words.items():
+            self.words[name] = word = Parser(f"{self.name} {name}".strip(), purpose)
+            word.act = act
         return self.words
 
     def exclude(self, *names: str) -> None:
         """Allow one of these options at a time."""
         self.exclusive.append(names)
 
-    def set_defaults(self, **values: Any) -> None:
-        self.defaults |= values
+    def list_arguments(self, word: str = "") -> list[Argument]:
+        """What can be given with a word, '' for none."""
+        found = self.words.get(word or self.default_word)
+        return [*self.arguments, *(found.arguments if found else [])]
 
     def parse(self, given: Sequence[str]) -> Options:
         """Read the words, options in any position. Raises UsageError, HelpRequested."""
         word = self._find_word(given)
-        parser = self.words[word] if word else self
-        arguments = [*self.arguments, *(parser.arguments if word else [])]
+        parser = self.words.get(word or self.default_word, self)
+        arguments = self.list_arguments(word)
         options = {name: argument for argument in arguments for name in argument.names}
         if "--board" not in options:  # a script may name the board everywhere
-            options["--board"] = Argument(["--board"], choices=("auto", "linux", "sim"))
-        values = {**self.defaults, **parser.defaults, **{one.dest: one.default for one in arguments}}
-        if self.words:
-            values["act"] = word or None
+            options["--board"] = Argument("--board", choices=("auto", "linux", "sim"))
+        values: dict[str, Any] = {"board": None, "json": False} | {one.dest: one.default for one in arguments}
+        values |= {"word": word or self.default_word, "act": parser.act} if self.words else {}
         places: list[str] = []
         left = list(given)
         while left:
@@ -131,7 +150,7 @@ class Parser:
                 places += left
                 break
             if part in {"-h", "--help"}:
-                raise HelpRequested(parser)
+                raise HelpRequested((parser if word else self).format_help(arguments))
             if not _is_option(part):
                 places.append(part)
                 continue
@@ -146,7 +165,7 @@ class Parser:
         if word:
             places.remove(word)
         values |= _place([one for one in arguments if not one.names], places, self.too_much)
-        for names in (*self.exclusive, *(parser.exclusive if word else ())):
+        for names in {*self.exclusive, *parser.exclusive}:
             chosen = [one for one in names if values[options[one].dest] not in {False, None}]
             if len(chosen) > 1:
                 raise UsageError(f"{' and '.join(chosen)} cannot be used together")
@@ -166,15 +185,15 @@ class Parser:
                     raise UsageError(f"{token!r} is not one of {', '.join(self.words)}{suggest(token, self.words)}")
                 return token
             before = token
-        if self.needs_word and not {"-h", "--help"} & set(given):
+        if not self.default_word and not {"-h", "--help"} & set(given):
             raise UsageError(f"a command is missing: {' or '.join(self.words)}")
         return ""
 
-    def format_help(self) -> Iterator[str]:
+    def format_help(self, arguments: Sequence[Argument]) -> Iterator[str]:
         """Say what can be given, by the width of the terminal."""
-        places = [one for one in self.arguments if not one.names]
-        named = [one for one in self.arguments if one.names]
-        usage = ["picoclaw", self.name, "COMMAND" if self.needs_word else "[COMMAND]" if self.words else ""]
+        places = [one for one in arguments if not one.names]
+        named = [one for one in arguments if one.names]
+        usage = ["picoclaw", self.name, "[COMMAND]" if self.default_word else "COMMAND" if self.words else ""]
         usage += [*(one.label for one in places), "[options]" if named else ""]
         yield from wrap(" ".join(filter(None, usage)), "  ")
         yield ""
@@ -276,6 +295,19 @@ def parse_length(text: str) -> float:
         return 0.0 if text == "0" else parse_duration(text)
     except ValueError:
         raise UsageError(f"{text[:20]!r} is not a length of time; write it like 90s, 10m, 2h or 1d") from None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Read a JSON object."""
+    import json
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"it is not valid: {explain_syntax(error)}") from None
+    if not isinstance(found, dict):
+        raise UsageError("it must be an object, such as '{}'")
+    return found
 
 
 # --- what fits the terminal ---

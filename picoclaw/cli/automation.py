@@ -1,7 +1,7 @@
 """`picoclaw cron`, `rules` and `heartbeat`: what happens by itself, what is wrong with it, what it has done."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from picoclaw.app import App
 from picoclaw.automation import rule_engine, rules
 from picoclaw.automation.clock import boottime, read_boot_id, wake_all
 from picoclaw.automation.heartbeat import HeartbeatCheck
-from picoclaw.cli.arguments import Options, Parser, parse_count, parse_length
+from picoclaw.cli.arguments import Options, Parser, Words, parse_count, parse_length
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -42,68 +42,64 @@ _TOOL_ARGUMENTS = {
 
 
 def add_cron_options(parser: Parser) -> None:
-    purposes = {
-        "list": "list all, with their next time and last result (the default)",
-        "add": "add a reminder or job",
-        "get": "print all details of one",
-        "update": "change the time or text of one",
-        "remove": "remove one",
-        "enable": "resume one",
-        "disable": "pause one",
-        "run": "run one now, in addition to its schedule",
-    }
-    words = parser.add_words(purposes)
-    for word in (parser, words["list"]):
-        word.add_flag("--json", help="print the list as JSON")
-    for word in (parser, *words.values()):
-        add_board_option(word)
+    words = parser.add_words(
+        {
+            "list": ("list all, with their next time and last result (the default)", _list_jobs),
+            "add": ("add a reminder or job", _call_cron_tool),
+            "get": ("print all details of one", _call_cron_tool),
+            "update": ("change the time or text of one", _call_cron_tool),
+            "remove": ("remove one", _call_cron_tool),
+            "enable": ("resume one", _call_cron_tool),
+            "disable": ("pause one", _call_cron_tool),
+            "run": ("run one now, in addition to its schedule", _call_cron_tool),
+        },
+        "list",
+    )
+    words["list"].add_argument("--json", "print the list as JSON")
+    add_board_option(parser)
     for name, word in words.items():
         if name not in {"list", "add"}:
-            word.add_argument("job", type=int, metavar="NUMBER")
+            word.add_argument("job NUMBER", type=int)
         if name in {"add", "update"}:
             _add_job_options(word)
 
 
 def _add_job_options(word: Parser) -> None:
-    word.add_argument("message", nargs="?", metavar="TEXT", help="what to say, to ask the agent (--kind turn) or call")
-    word.add_argument("--kind", choices=["reminder", "turn", "fresh", "tool"], help="fresh: a turn without history")
+    word.add_argument("message TEXT", "what to say, to ask the agent (--kind turn) or call", nargs="?")
+    word.add_argument("--kind", "fresh: a turn without history", choices=["reminder", "turn", "fresh", "tool"])
     word.add_argument(
-        "--command",
-        metavar="CMD",
-        help="a shell command instead of a text; it may only read, unless --write or --network",
+        "--command CMD", "a shell command instead of a text; it may only read, unless --write or --network"
     )
-    word.add_flag("--write", help="the command may change files of the workspace")
-    word.add_flag("--network", help="the command may use the network")
-    word.add_argument(
-        "--in", dest="at_seconds", type=parse_length, metavar="TIME", help="in how long: 90s, 10m, 2h, 1d"
-    )
-    word.add_argument("--at", metavar="TIME", help="18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
-    word.add_argument(
-        "--every", dest="every_seconds", type=parse_length, metavar="TIME", help="repeat at this interval: 10m, 2h, 1d"
-    )
-    word.add_argument("--cron", dest="cron_expr", metavar="EXPR", help="'30 7 * * 1-5': minute hour day month weekday")
-    word.add_argument("--tz", metavar="ZONE", help="the time zone of the times, such as Berlin")
-    word.add_argument("--deliver", choices=["always", "change", "failure"], help="when to send the result")
-    word.add_argument("--late", choices=["once", "skip"], help="after missed runs: run once, or skip them")
+    word.add_argument("--write", "the command may change files of the workspace")
+    word.add_argument("--network", "the command may use the network")
+    word.add_argument("--in TIME", "in how long: 90s, 10m, 2h, 1d", dest="at_seconds", type=parse_length)
+    word.add_argument("--at TIME", "18:30, 'tomorrow 07:30', '2026-12-01 08:00'")
+    word.add_argument("--every TIME", "repeat at this interval: 10m, 2h, 1d", dest="every_seconds", type=parse_length)
+    word.add_argument("--cron EXPR", "'30 7 * * 1-5': minute hour day month weekday", dest="cron_expr")
+    word.add_argument("--tz ZONE", "the time zone of the times, such as Berlin")
+    word.add_argument("--deliver", "when to send the result", choices=["always", "change", "failure"])
+    word.add_argument("--late", "after missed runs: run once, or skip them", choices=["once", "skip"])
     chat = "the existing chat that it belongs to"
-    word.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help=chat)
+    word.add_argument("--session S", chat, default=DEFAULT_SESSION)
 
 
 def run_cron(given: Options) -> int:
     """Do it; exit code 1 when it could not be done, with the reason on stderr. An open chat heeds it at once."""
     with open_app(given) as app:
         handle_signals()
-        if given.act not in {None, "list"}:
-            return _call_cron_tool(app, given)
-        now, jobs = app.now(), app.stores.jobs.all()
-        if given.json:
-            print(format_json([_job_to_dict(job, now) for job in jobs]))
-            return 0
-        for job in jobs:
-            chat = "" if job.session == DEFAULT_SESSION else f" (chat {job.session!r})"
-            print_wrapped(f"{format_row(job, now)}{chat}")
-        if not jobs:
-            print("no reminders")
+        return given.act(app, given)
+
+
+def _list_jobs(app: App, given: Options) -> int:
+    now, jobs = app.now(), app.stores.jobs.all()
+    if given.json:
+        print(format_json([_job_to_dict(job, now) for job in jobs]))
+        return 0
+    for job in jobs:
+        chat = "" if job.session == DEFAULT_SESSION else f" (chat {job.session!r})"
+        print_wrapped(f"{format_row(job, now)}{chat}")
+    if not jobs:
+        print("no reminders")
     return 0
 
 
@@ -126,7 +122,7 @@ def _call_cron_tool(app: App, given: Options) -> int:
         raise ToolError(f"there is no reminder or job {arguments['job']}; `picoclaw cron` lists them")
     if session is None and given.session != DEFAULT_SESSION:
         check_chat(app, given.session)
-    return 0 if call_tool(app, session or given.session, "cron", {"action": given.act} | arguments) else 1
+    return 0 if call_tool(app, session or given.session, "cron", {"action": given.word} | arguments) else 1
 
 
 # --- rules ---
@@ -135,21 +131,18 @@ _DEFAULT_RECORDS = 20
 
 
 def add_rules_options(parser: Parser) -> None:
-    purposes = {name: purpose for name, (purpose, _) in _RULE_SUBCOMMANDS.items()}
-    words = parser.add_words(purposes)
-    for word in (parser, *words.values()):
-        add_board_option(word)
+    words = parser.add_words(_RULE_WORDS, "list")
+    add_board_option(parser)
     for name in ("explain", "remove"):
         words[name].add_argument("name")
-    words["log"].add_argument("name", nargs="?", default="", help="of one rule only")
+    words["log"].add_argument("name", "of one rule only", nargs="?", default="")
     count, most = f"how many (default {_DEFAULT_RECORDS})", parse_count(1, MAX_FIRINGS)
-    words["log"].add_argument("-n", metavar="LINES", type=most, default=_DEFAULT_RECORDS, help=count)
+    words["log"].add_argument("-n LINES", count, type=most, default=_DEFAULT_RECORDS)
 
 
 def run_rules(given: Options) -> int:
     with open_app(given, make=False) as app:
-        _, act = _RULE_SUBCOMMANDS[given.act or "list"]
-        return act(app, given)
+        return given.act(app, given)
 
 
 def _load_rules(app: App) -> rules.RuleSet:
@@ -247,7 +240,7 @@ def _show_rule_log(app: App, given: Options) -> int:
     return 0
 
 
-_RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
+_RULE_WORDS: Words = {
     "list": ("explain all rules and show their state (the default)", _list_rules),
     "check": ("check for mistakes; exit code 1 if there are any", _check_rules),
     "explain": ("explain one", _explain_rule),
@@ -260,9 +253,9 @@ _RULE_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
 
 
 def add_heartbeat_options(parser: Parser) -> None:
-    parser.add_flag("--dry-run", help="show what would be done now; ask no model and save nothing")
-    parser.add_flag("--if-due", help="only if it is due, outside the quiet hours")
-    parser.add_flag("--json", help="print JSON")
+    parser.add_argument("--dry-run", "show what would be done now; ask no model and save nothing")
+    parser.add_argument("--if-due", "only if it is due, outside the quiet hours")
+    parser.add_argument("--json", "print JSON")
     add_board_option(parser)
 
 

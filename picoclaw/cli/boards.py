@@ -32,49 +32,49 @@ _TIMEOUT_S, _ASK_TIMEOUT_S = 10.0, 100.0
 
 
 def add_fleet_options(parser: Parser) -> None:
+    pair = "print a code to type on another board; with that code: pair with the board that printed it"
     words = parser.add_words(
         {
-            "list": "show the boards, and whether they answer (the default)",
-            "pair": "print a code to type on another board; with that code: pair with the board that printed it",
-            "read": "measure on another board",
-            "ask": "ask the agent of another board",
-            "grant": "let another board's agent ask this one's, up to N questions an hour",
-            "stop": "set all outputs of all boards to their safe level, and list boards that do not answer",
-            "forget": "unpair a board",
-        }
+            "list": ("show the boards, and whether they answer (the default)", _list_boards),
+            "pair": (pair, _pair),
+            "read": ("measure on another board", _ask_board),
+            "ask": ("ask the agent of another board", _ask_board),
+            "grant": ("let another board's agent ask this one's, up to N questions an hour", _grant),
+            "stop": ("set all outputs of all boards to their safe level, and list boards that do not answer", _stop),
+            "forget": ("unpair a board", _forget),
+        },
+        "list",
     )
-    words["pair"].add_argument("code", nargs="?", default="", help="the code that the other board has printed")
-    words["read"].add_argument("board", help="its name or number")
-    words["read"].add_argument("sensor", nargs="?", default="", help="one of its sensors (default: all)")
-    words["ask"].add_argument("board", help="its name or number")
-    words["ask"].add_argument("question", help="a question for its agent")
-    words["grant"].add_argument("board", help="its name or number")
-    words["grant"].add_argument("questions", type=int, metavar="N", help="questions an hour; 0 takes it back")
-    words["forget"].add_argument("board", help="its name or number")
+    words["pair"].add_argument("code", "the code that the other board has printed", nargs="?", default="")
+    words["read"].add_argument("board", "its name or number")
+    words["read"].add_argument("sensor", "one of its sensors (default: all)", nargs="?", default="")
+    words["ask"].add_argument("board", "its name or number")
+    words["ask"].add_argument("question", "a question for its agent")
+    words["grant"].add_argument("board", "its name or number")
+    words["grant"].add_argument("questions N", "questions an hour; 0 takes it back", type=int)
+    words["forget"].add_argument("board", "its name or number")
 
 
 def run_fleet(given: Options) -> int:
     """Do it; exit code 1 when a board does not answer."""
-    if given.act == "stop":
-        return _stop(get_home(os.environ))
-    config = load_config()
-    if not config.mqtt.host or not config.mqtt.fleet:
-        raise ConfigError(_NO_FLEET)
-    if given.act == "pair":
-        return _pair(given)
-    if given.act == "forget":
-        return _forget(config.home, given.board)
-    if given.act == "grant":
-        return _grant(config.home, given.board, given.questions)
-    if given.act in {"read", "ask"}:
-        what = given.sensor if given.act == "read" else given.question
-        seconds = _TIMEOUT_S if given.act == "read" else _ASK_TIMEOUT_S
-        said = _ask(config.home, {"act": given.act, "board": given.board, "what": what}, seconds)
-        if not said["ok"]:
-            raise ConfigError(said["text"])
-        print_wrapped(said["text"])
-        return 0
-    boards = _ask(config.home, {"act": "list"})["boards"]
+    if given.word != "stop":  # which no setting may keep from its work
+        mqtt = load_config().mqtt
+        if not mqtt.host or not mqtt.fleet:
+            raise ConfigError(_NO_FLEET)
+    return given.act(get_home(os.environ), given)
+
+
+def _ask_board(home: Path, given: Options) -> int:
+    what, seconds = (given.sensor, _TIMEOUT_S) if given.word == "read" else (given.question, _ASK_TIMEOUT_S)
+    said = _ask(home, {"act": given.word, "board": given.board, "what": what}, seconds)
+    if not said["ok"]:
+        raise ConfigError(said["text"])
+    print_wrapped(said["text"])
+    return 0
+
+
+def _list_boards(home: Path, _: Options) -> int:
+    boards = _ask(home, {"act": "list"})["boards"]
     for board in boards:
         print_wrapped(*_describe(board))
     if not boards:
@@ -102,7 +102,7 @@ def _ask(home: Path, words: dict[str, Any], seconds: float = _TIMEOUT_S) -> dict
     return said
 
 
-def _stop(home: Path) -> int:
+def _stop(home: Path, _: Options) -> int:
     """Stop this board, whatever the others do, and then say who has not answered."""
     from picoclaw.outputs.stop import stop_outputs
 
@@ -138,10 +138,10 @@ def _load_keys(home: Path) -> Any:
     return FleetKeys(home)
 
 
-def _pair(given: Options) -> int:
+def _pair(home: Path, given: Options) -> int:
     config = load_config()
-    prepare_home(config.home)
-    keys = _load_keys(config.home)
+    prepare_home(home)
+    keys = _load_keys(home)
     from picoclaw.fleet import CODE_MINUTES, make_code, pair
 
     code = given.code or make_code()
@@ -150,24 +150,24 @@ def _pair(given: Options) -> int:
     seconds = 60.0 * CODE_MINUTES if not given.code else 20.0
     peer = pair(config.mqtt, config.mqtt_password, keys, code, seconds, is_host=not given.code)
     print_wrapped(f"paired with {peer.name} ({peer.number})")
-    ask_daemon(config.home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
+    ask_daemon(home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
     return 0
 
 
-def _forget(home: Path, board: str) -> int:
+def _forget(home: Path, given: Options) -> int:
     keys = _load_keys(home)
-    peer = keys.find(board)
+    peer = keys.find(given.board)
     keys.forget(peer.number)
     ask_daemon(home, {"do": "fleet", "act": "reload"}, _TIMEOUT_S)
     print(f"{peer.name} ({peer.number}) is forgotten here; do the same there")
     return 0
 
 
-def _grant(home: Path, board: str, asks: int) -> int:
+def _grant(home: Path, given: Options) -> int:
     from picoclaw.fleet import MAX_ASKS
 
-    keys = _load_keys(home)
-    peer = keys.find(board)
+    keys, asks = _load_keys(home), given.questions
+    peer = keys.find(given.board)
     if not 0 <= asks <= MAX_ASKS:
         raise ConfigError(f"N is a number of questions an hour, 0 to {MAX_ASKS}, not {asks}")
     keys.grant(peer.number, asks)
@@ -185,14 +185,13 @@ _NO_BROKER = "there is no broker: write host under [mqtt] in config.toml"
 
 
 def add_mqtt_options(parser: Parser) -> None:
-    words = parser.add_words(
-        {"discover": "listen for a moment, list the published topics, and suggest sensors to add"}, required=True
-    )
-    words["discover"].add_argument("--seconds", type=float, default=10.0, help="how long to listen (10)")
-    words["discover"].add_argument("--topic", default="#", help="what to listen to, such as zigbee2mqtt/# (everything)")
+    about = "listen for a moment, list the published topics, and suggest sensors to add"
+    discover = parser.add_words({"discover": (about, _discover)})["discover"]
+    discover.add_argument("--seconds SECONDS", "how long to listen (10)", type=float, default=10.0)
+    discover.add_argument("--topic TOPIC", "what to listen to, such as zigbee2mqtt/# (everything)", default="#")
 
 
-def run_mqtt(given: Options) -> int:
+def _discover(given: Options) -> int:
     config = load_config()
     if not config.mqtt.host:
         raise ConfigError(_NO_BROKER)
@@ -243,51 +242,42 @@ _NAMES = {
 
 
 def add_store_options(parser: Parser) -> None:
+    setup = "as the administrator: create tables and a user for a board, and print the board's settings"
     words = parser.add_words(
         {
-            "status": "show the store, this board's data in it, and changes still to be sent (the default)",
-            "sync": "synchronise now",
-            "search": "search the notes in the store, as `memory search` does",
-            "setup": "as the administrator: create tables and a user for a board, and print the board's settings",
-            "revoke": "as the administrator: end a board's access",
-            "move": "copy this home into the store, or a board's data from the store into this home",
-        }
+            "status": (
+                "show the store, this board's data in it, and changes still to be sent (the default)",
+                _show_store,
+            ),
+            "sync": ("synchronise now", _sync_store),
+            "search": ("search the notes in the store, as `memory search` does", _search_store),
+            "setup": (setup, _set_up_board),
+            "revoke": ("as the administrator: end a board's access", _revoke_board),
+            "move": ("copy this home into the store, or a board's data from the store into this home", _move_store),
+        },
+        "status",
     )
     for name in ("setup", "revoke"):
-        words[name].add_argument(
-            "admin", nargs="?", default="", metavar="ADDRESS", help="the administrator's; or PICOCLAW_STORE_ADMIN"
-        )
-    words["search"].add_argument("query", metavar="WORDS", help="what to look for")
-    words["search"].add_argument(
-        "--agent", default="", metavar="KEY", help="whose notes (default: this home's own agent)"
-    )
-    words["setup"].add_argument("--board", default="", metavar="NAME", help="the board (default: this one)")
+        words[name].add_argument("admin ADDRESS", "the administrator's; or PICOCLAW_STORE_ADMIN", nargs="?", default="")
+    words["search"].add_argument("query WORDS", "what to look for")
+    words["search"].add_argument("--agent KEY", "whose notes (default: this home's own agent)", default="")
+    words["setup"].add_argument("--board NAME", "the board (default: this one)", default="")
     words["setup"].add_argument(
-        "--agents", default="", metavar="LIST", help="its agents, such as default,garden (default: those of this home)"
+        "--agents LIST", "its agents, such as default,garden (default: those of this home)", default=""
     )
-    words["setup"].add_flag("--replace", help="let another home take over the board's name")
-    words["revoke"].add_argument("--board", default="", metavar="NAME", help="the board")
-    words["move"].add_argument(
-        "direction", choices=("to", "from"), metavar="to|from", help="into the store, or from it"
-    )
-    words["move"].add_argument(
-        "--board", default="", metavar="NAME", help="with from: the board to copy (default: this one)"
-    )
-    words["move"].add_flag("--dry-run", help="only count")
+    words["setup"].add_argument("--replace", "let another home take over the board's name")
+    words["revoke"].add_argument("--board NAME", "the board", default="")
+    words["move"].add_argument("direction to|from", "into the store, or from it", choices=("to", "from"))
+    words["move"].add_argument("--board NAME", "with from: the board to copy (default: this one)", default="")
+    words["move"].add_argument("--dry-run", "only count")
 
 
 def run_store(given: Options) -> int:
     """Do it; exit code 1 when the store does not answer, or something is not as it should be."""
     config = load_config()
-    if given.act in {"setup", "revoke"}:
-        return _administer(config, given)
-    if not config.store.url:
+    if not config.store.url and given.word not in {"setup", "revoke"}:
         raise ConfigError(_NO_STORE)
-    if given.act == "move":
-        return _move_store(config, given)
-    if given.act == "search":
-        return _search_store(config, given.query, given.agent or config.default_agent)
-    return _sync_store(config) if given.act == "sync" else _show_store(config)
+    return given.act(config, given)
 
 
 @contextmanager
@@ -301,7 +291,8 @@ def open_store(config: Config) -> "Iterator[SharedStore]":
         yield store
 
 
-def _administer(config: Config, given: Options) -> int:
+def _find_administrator(given: Options) -> tuple[str, str]:
+    """The administrator's address and password. Raises ConfigError, also where PostgreSQL cannot be used."""
     url = given.admin or os.environ.get("PICOCLAW_STORE_ADMIN", "")
     if not url:
         raise ConfigError(_NO_ADMIN)
@@ -310,17 +301,26 @@ def _administer(config: Config, given: Options) -> int:
     from picoclaw.shared_store.store import load_postgres
 
     load_postgres()
-    from picoclaw.agents import agent_id
-    from picoclaw.shared_store.postgres import check_board_name, revoke_board, set_up_board
+    return url, os.environ.get("PICOCLAW_STORE_ADMIN_PASSWORD", "")
 
-    password = os.environ.get("PICOCLAW_STORE_ADMIN_PASSWORD", "")
+
+def _revoke_board(_: Config, given: Options) -> int:
+    url, password = _find_administrator(given)
+    from picoclaw.shared_store.postgres import check_board_name, revoke_board
+
+    if not given.board:
+        raise ConfigError("say which board: picoclaw store revoke ADDRESS --board NAME")
+    ended = revoke_board(url, password, check_board_name(given.board))
+    print_wrapped(f"{given.board} is let in no more; {ended} connections were ended. What it has written stays.")
+    return 0
+
+
+def _set_up_board(config: Config, given: Options) -> int:
+    url, password = _find_administrator(given)
+    from picoclaw.agents import agent_id
+    from picoclaw.shared_store.postgres import check_board_name, set_up_board
+
     board = check_board_name(given.board or config.store.board_name)
-    if given.act == "revoke":
-        if not given.board:
-            raise ConfigError("say which board: picoclaw store revoke ADDRESS --board NAME")
-        ended = revoke_board(url, password, board)
-        print_wrapped(f"{board} is let in no more; {ended} connections were ended. What it has written stays.")
-        return 0
     keys = given.agents.replace(",", " ").split() or list(dict.fromkeys([config.default_agent, *config.agents]))
     made = set_up_board(url, password, board, {key: agent_id(key) for key in keys}, replaces=given.replace)
     if made.migrations:
@@ -336,7 +336,7 @@ def _administer(config: Config, given: Options) -> int:
     return 0
 
 
-def _show_store(config: Config) -> int:
+def _show_store(config: Config, _: Options) -> int:
     from picoclaw.shared_store.home import SharedHome
 
     now, good = time.time(), True
@@ -367,7 +367,7 @@ def _show_store(config: Config) -> int:
     return 0 if good else 1
 
 
-def _search_store(config: Config, query: str, key: str) -> int:
+def _search_store(config: Config, given: Options) -> int:
     """Search the notes that belong to nobody in particular, and those for everyone; a person's own are theirs."""
     from picoclaw.agents import agent_id
     from picoclaw.memory.embedding import make_embedder
@@ -379,16 +379,16 @@ def _search_store(config: Config, query: str, key: str) -> int:
     except ProviderError:
         embedder = None  # words find something as well
     with open_store(config) as store:
-        scope = SearchScope(agent_id(key), ("", EVERYONE))
-        hits = search_store(store, scope, query, embedder, datetime.now().astimezone())
+        scope = SearchScope(agent_id(given.agent or config.default_agent), ("", EVERYONE))
+        hits = search_store(store, scope, given.query, embedder, datetime.now().astimezone())
     for hit in hits:
         print_wrapped(f"{hit.score:.2f}  {hit.path}:{hit.start}-{hit.end}  {hit.day}".rstrip(), f"    {hit.snippet}")
     if not hits:
-        print_wrapped(f"no note in the store says anything about {query!r}")
+        print_wrapped(f"no note in the store says anything about {given.query!r}")
     return 0
 
 
-def _sync_store(config: Config) -> int:
+def _sync_store(config: Config, _: Options) -> int:
     report = _open_and_run(config)
     print_wrapped(describe_report(report), *report.news)
     for problem in report.problems:

@@ -43,25 +43,19 @@ ChatEvent = dict[str, Any]
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("-m", "--message", metavar="TEXT", help="ask this, print the answer and exit")
-    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
+    parser.add_argument("-m, --message TEXT", "ask this, print the answer and exit")
+    parser.add_argument("--session S", "the conversation to continue", default=DEFAULT_SESSION)
     parser.add_argument(
-        "--agent",
-        metavar="KEY",
-        default="",
-        help="the agent to talk to, in its own conversation: see `picoclaw agents`",
+        "--agent KEY", "the agent to talk to, in its own conversation: see `picoclaw agents`", default=""
     )
-    parser.add_argument(
-        "--on", metavar="USER", default="", help="talk to the picoclaw that this user of the machine runs"
-    )
-    parser.add_flag("--json", help="with -m: print the whole turn as JSON")
+    parser.add_argument("--on USER", "talk to the picoclaw that this user of the machine runs", default="")
+    parser.add_argument("--json", "with -m: print the whole turn as JSON")
     add_board_option(parser)
-    parser.set_defaults(who="")
     parser.too_much = '; a question goes behind -m, in quotes, such as -m "how warm is it?"'
 
 
-def run(given: Options) -> int:
-    """Answer; exit code 1 when a question had no answer."""
+def run(given: Options, who: str = "") -> int:
+    """Answer; exit code 1 when a question had no answer. `who` asks, in this process."""
     other = _find_other_board(given)
     if other:
         if given.agent or given.board:
@@ -88,7 +82,7 @@ def run(given: Options) -> int:
 
         if line := connect(home):
             return _talk(RemoteDaemon(line, given, partial(connect, home)), given, terminal, leaving)
-    return retry_after_repair(lambda: _talk_locally(given, terminal, leaving))
+    return retry_after_repair(lambda: _talk_locally(given, terminal, leaving, who))
 
 
 _SERVICE_USER = "picoclaw"
@@ -141,11 +135,11 @@ def _choose_agent(given: Options) -> int:
     return 0
 
 
-def _talk_locally(given: Options, terminal: "Terminal | None", leaving: threading.Event) -> int:
+def _talk_locally(given: Options, terminal: "Terminal | None", leaving: threading.Event, who: str) -> int:
     from picoclaw.daemon.local import LocalDaemon
 
     with open_app(given, terminal.ask if terminal else None, agent=True) as app:
-        daemon = LocalDaemon(app, given.session, leaving, print_note, given.who)
+        daemon = LocalDaemon(app, given.session, leaving, print_note, who)
         code = _talk(daemon, given, terminal, leaving)
         if leaving.is_set():
             app.wiring.abandon()

@@ -114,9 +114,15 @@ def show_progress() -> Iterator[Callable[[int, int], None]]:
 def add_board_option(parser: Parser) -> None:
     parser.add_argument(
         "--board",
+        "the board to use; auto: the simulated one if there is no sensor and no bus",
         choices=["auto", "linux", "sim"],
-        help="the board to use; auto: the simulated one if there is no sensor and no bus",
     )
+
+
+def add_person_option(parser: Parser, what: str) -> None:
+    """`--as NAME`; `what` the person is, such as "who will send it"."""
+    about = f"{what}: a name of `picoclaw people`"
+    parser.add_argument("--as NAME", about, dest="person", default="")
 
 
 # --- people ---

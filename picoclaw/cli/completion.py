@@ -1,9 +1,9 @@
 """`picoclaw completion`: a script for bash or zsh, made from what every command declares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from picoclaw.cli import VERBS, load_verb
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Argument, Options, Parser
 
 _BASH = """\
 # Tab completion of picoclaw for bash, made by `picoclaw completion bash`.
@@ -46,20 +46,22 @@ if [ "$funcstack[1]" = _picoclaw ]; then _picoclaw "$@"; else compdef _picoclaw 
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("shell", metavar="bash|zsh", choices=("bash", "zsh"))
+    parser.add_argument("shell bash|zsh", choices=("bash", "zsh"))
 
 
 def run(given: Options) -> int:
-    parsers = {}
-    for verb, (purpose, _) in VERBS.items():
-        parsers[verb] = parser = Parser(verb, purpose)
+    taken: dict[str, list[Argument]] = {}
+    offered = {"": {verb: purpose for verb, (purpose, _) in VERBS.items()}}
+    for verb in VERBS:
+        parser = Parser(verb)
         load_verb(verb)[0](parser)
-        for name, word in parser.words.items():
-            word.arguments += [one for one in parser.arguments if one not in word.arguments]
-            parsers[f"{verb}/{name}"] = word
+        taken[verb] = parser.list_arguments()
+        offered[verb] = {name: word.purpose for name, word in parser.words.items()}
+        taken |= {f"{verb}/{name}": parser.list_arguments(name) for name in parser.words}
     values: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # places by option and its values
-    for place, parser in parsers.items():
-        for one in parser.arguments:
+    for place, arguments in taken.items():
+        offered[place] = offered.get(place, {}) | dict(_list_offered(arguments))
+        for one in arguments:
             for name in one.names if one.choices else ():
                 values.setdefault((name, tuple(one.choices)), []).append(place)
     names = [name for name, _ in values]
@@ -70,11 +72,9 @@ def run(given: Options) -> int:
         for (name, choices), places in sorted(values.items())
     }
     quote = _quote_zsh if given.shell == "zsh" else _quote_bash
-    offered = {"": {verb: purpose for verb, (purpose, _) in VERBS.items()}}
-    offered |= {place: dict(_list_words(parser)) for place, parser in parsers.items()}
     print(
         (_ZSH if given.shell == "zsh" else _BASH).format(
-            places=" ".join(parsers),
+            places=" ".join(taken),
             values="\n".join(f"    {case}) {quote(dict.fromkeys(choices, ''))} ;;" for case, choices in cases.items()),
             words="\n".join(f"        {place or repr('')}) {quote(words)} ;;" for place, words in offered.items()),
         ),
@@ -83,9 +83,8 @@ def run(given: Options) -> int:
     return 0
 
 
-def _list_words(parser: Parser) -> Iterator[tuple[str, str]]:
-    yield from ((name, word.purpose) for name, word in parser.words.items())
-    for one in parser.arguments:
+def _list_offered(arguments: Iterable[Argument]) -> Iterator[tuple[str, str]]:
+    for one in arguments:
         yield from ((choice, "") for choice in one.choices if not one.names)
         yield from ((name, one.help) for name in one.names if name.startswith("--") or len(one.names) == 1)
 

@@ -22,11 +22,10 @@ _MIN_MEMORY_MB, _MAX_MEMORY_MB = 48, 100_000
 def options(parser: Parser) -> None:
     add_board_option(parser)
     parser.add_argument(
-        "--memory-mb",
+        "--memory-mb N",
+        "restart when idle if it uses more than this (a quarter of the memory, from 120 to 400)",
         type=parse_count(_MIN_MEMORY_MB, _MAX_MEMORY_MB),
         default=process.get_default_memory_limit(process.get_total_memory()) // MEGABYTE,
-        metavar="N",
-        help="restart when idle if it uses more than this (a quarter of the memory, from 120 to 400)",
     )
 
 

@@ -27,10 +27,10 @@ _NOTHING_MEASURED = "no measurements yet: sensors are measured while the service
 
 
 def options(parser: Parser) -> None:
-    parser.add_argument("sensor", nargs="?", default="", help="such as greenhouse.temperature")
-    parser.add_argument("range", nargs="*", help="yesterday, since monday, last 3 days (default: 24 h)")
-    parser.add_flag("--json", help="print figures and values as JSON")
-    parser.add_argument("--svg", metavar="FILE", help="write the chart as an SVG picture")
+    parser.add_argument("sensor", "such as greenhouse.temperature", nargs="?", default="")
+    parser.add_argument("range", "yesterday, since monday, last 3 days (default: 24 h)", nargs="*")
+    parser.add_argument("--json", "print figures and values as JSON")
+    parser.add_argument("--svg FILE", "write the chart as an SVG picture")
     add_board_option(parser)
 
 

@@ -47,27 +47,21 @@ if TYPE_CHECKING:
 def add_init_options(parser: Parser) -> None:
     add_board_option(parser)
     parser.exclude("--diff", "--keep", "--first-meeting", "--ask", "--no-questions")
-    parser.add_flag("--diff", help="show the changes of the included pages (SOUL.md and others) as a patch for yours")
-    parser.add_flag("--keep", help="keep your pages as they are, and do not mention the changes again")
-    parser.add_flag("--first-meeting", help="repeat the first meeting in the next chat")
-    parser.add_flag("--ask", help="also ask about settings that are set")
-    parser.add_flag("--no-questions", help="ask nothing, even at a terminal")
-    parser.add_argument(
-        "--model-url", metavar="URL", default="", help=f"an OpenAI-compatible server: {setup.LOCAL_SERVERS['Ollama']}"
-    )
-    parser.add_argument("--model", metavar="NAME", default="", help="the model's name at that server")
-    parser.add_argument("--key-from", metavar="FILE", help="a file that holds its API key; - for standard input")
-    parser.add_argument("--zone", default="", help="where you live: Europe/Berlin, or a city")
-    parser.add_argument("--telegram-token-from", metavar="FILE", help="a file with a bot's token; - for standard input")
-    parser.add_argument("--telegram-allow", metavar="ID", type=int, repeats=True, help="who may talk to the bot")
-    parser.add_argument("--matrix-server", metavar="URL", default="", help="the Matrix server of the board's account")
-    parser.add_argument(
-        "--matrix-token-from", metavar="FILE", help="a file with its access token; `matrix login` gets one"
-    )
+    parser.add_argument("--diff", "show the changes of the included pages (SOUL.md and others) as a patch for yours")
+    parser.add_argument("--keep", "keep your pages as they are, and do not mention the changes again")
+    parser.add_argument("--first-meeting", "repeat the first meeting in the next chat")
+    parser.add_argument("--ask", "also ask about settings that are set")
+    parser.add_argument("--no-questions", "ask nothing, even at a terminal")
+    parser.add_argument("--model-url URL", f"an OpenAI-compatible server: {setup.LOCAL_SERVERS['Ollama']}", default="")
+    parser.add_argument("--model NAME", "the model's name at that server", default="")
+    parser.add_argument("--key-from FILE", "a file that holds its API key; - for standard input")
+    parser.add_argument("--zone ZONE", "where you live: Europe/Berlin, or a city", default="")
+    parser.add_argument("--telegram-token-from FILE", "a file with a bot's token; - for standard input")
+    parser.add_argument("--telegram-allow ID", "who may talk to the bot", type=int, repeats=True)
+    parser.add_argument("--matrix-server URL", "the Matrix server of the board's account", default="")
+    parser.add_argument("--matrix-token-from FILE", "a file with its access token; `matrix login` gets one")
     pages = ["off", *setup.DASHBOARD_HOSTS]
-    parser.add_argument(
-        "--page", choices=pages, default="", help="who can open the page: nobody, this board, your network"
-    )
+    parser.add_argument("--page", "who can open the page: nobody, this board, your network", choices=pages, default="")
 
 
 def run_init(given: Options) -> int:
@@ -218,18 +212,17 @@ def _parse_settings(given: Options) -> setup.InitialSettings | None:
 def add_migrate_options(parser: Parser) -> None:
     parser.exclude("--yes", "--dry-run", "--undo")
     parser.add_argument(
-        "--from",
+        "--from KIND[:PATH]",
+        f"{', '.join(PROGRAMS)}; and where its home is, if not in yours",
         dest="origin",
-        metavar="KIND[:PATH]",
         type=_parse_origin,
-        help=f"{', '.join(PROGRAMS)}; and where its home is, if not in yours",
     )
-    parser.add_flag("--dry-run", help="only show what would be done, even at a terminal")
-    parser.add_flag("--yes", help="do not ask; import everything except keys and skills")
-    parser.add_flag("--keys", help="with --yes: also the keys and the bot's token")
-    parser.add_argument("--skill", metavar="NAME", repeats=True, help="with --yes: also this skill; can be repeated")
-    parser.add_flag("--undo", help="undo the import from KIND")
-    parser.add_flag("--json", help="print it as JSON, without contents of files")
+    parser.add_argument("--dry-run", "only show what would be done, even at a terminal")
+    parser.add_argument("--yes", "do not ask; import everything except keys and skills")
+    parser.add_argument("--keys", "with --yes: also the keys and the bot's token")
+    parser.add_argument("--skill NAME", "with --yes: also this skill; can be repeated", repeats=True)
+    parser.add_argument("--undo", "undo the import from KIND")
+    parser.add_argument("--json", "print it as JSON, without contents of files")
 
 
 def _parse_origin(text: str) -> tuple[Kind, Path | None]:

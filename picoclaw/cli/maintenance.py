@@ -33,8 +33,8 @@ from picoclaw.workspace import get_owner_time
 
 
 def add_doctor_options(parser: Parser) -> None:
-    parser.add_flag("--json", help="print the findings as JSON")
-    parser.add_flag("--offline", help="contact no server, neither of a model nor of a channel")
+    parser.add_argument("--json", "print the findings as JSON")
+    parser.add_argument("--offline", "contact no server, neither of a model nor of a channel")
     add_board_option(parser)
 
 
@@ -46,8 +46,8 @@ def run_doctor(given: Options) -> int:
 
 
 def add_check_options(parser: Parser) -> None:
-    parser.add_flag("--repair", help="repair what can be repaired, and say what was done")
-    parser.add_flag("--json", help="print the findings as JSON")
+    parser.add_argument("--repair", "repair what can be repaired, and say what was done")
+    parser.add_argument("--json", "print the findings as JSON")
 
 
 def run_check(given: Options) -> int:
@@ -62,11 +62,9 @@ def run_check(given: Options) -> int:
 
 
 def add_backup_options(parser: Parser) -> None:
-    parser.add_argument(
-        "file", nargs="?", help="the file to write; - for standard output (default: picoclaw-DATE.tar.gz)"
-    )
-    parser.add_flag("--without-secrets", help="leave out secrets.toml and the fleet's key")
-    parser.add_flag("--check", help="check that FILE is a complete backup")
+    parser.add_argument("file", "the file to write; - for standard output (default: picoclaw-DATE.tar.gz)", nargs="?")
+    parser.add_argument("--without-secrets", "leave out secrets.toml and the fleet's key")
+    parser.add_argument("--check", "check that FILE is a complete backup")
 
 
 def run_backup(given: Options) -> int:
@@ -93,8 +91,8 @@ def run_backup(given: Options) -> int:
 
 
 def add_restore_options(parser: Parser) -> None:
-    parser.add_argument("file", help="a file made by `picoclaw backup`")
-    parser.add_flag("--yes", help="do not ask")
+    parser.add_argument("file", "a file made by `picoclaw backup`")
+    parser.add_argument("--yes", "do not ask")
 
 
 def run_restore(given: Options) -> int:
@@ -125,18 +123,17 @@ _HOME_MARKERS = ("state.db", "seeds.json", "config.toml")
 
 
 def add_update_options(parser: Parser) -> None:
-    parser.add_argument("source", nargs="?", help="a wheel, a folder or a name for pip (default: as installed)")
+    parser.add_argument("source", "a wheel, a folder or a name for pip (default: as installed)", nargs="?")
     parser.exclude("--check", "--back", "--keep")
-    parser.add_flag("--check", help="install and test the new version, but do not use it")
-    parser.add_flag("--back", help="return to the version before")
-    parser.add_flag("--keep", help="keep the new version of an interrupted update")
-    parser.add_argument("--wheels", metavar="FOLDER", help="use only packages from this folder, without a network")
+    parser.add_argument("--check", "install and test the new version, but do not use it")
+    parser.add_argument("--back", "return to the version before")
+    parser.add_argument("--keep", "keep the new version of an interrupted update")
+    parser.add_argument("--wheels FOLDER", "use only packages from this folder, without a network")
     parser.add_argument(
-        "--watch",
-        metavar="TIME",
+        "--watch TIME",
+        "how long the service must run before the update is final (default 60s)",
         type=parse_length,
         default=_WATCH_SECONDS,
-        help="how long the service must run before the update is final (default 60s)",
     )
 
 
@@ -216,8 +213,8 @@ def _end_trial(place: Installation, home: Path, running: systemd.Service | None,
 
 
 def add_uninstall_options(parser: Parser) -> None:
-    parser.add_flag("--purge", help="delete the home as well: conversations, notes, keys")
-    parser.add_flag("--yes", help="do not ask")
+    parser.add_argument("--purge", "delete the home as well: conversations, notes, keys")
+    parser.add_argument("--yes", "do not ask")
 
 
 def run_uninstall(given: Options) -> int:
@@ -243,9 +240,9 @@ def run_uninstall(given: Options) -> int:
             print("Nothing was removed.")
             return 1
     if unit:
-        from picoclaw.cli.service import run
+        from picoclaw.cli.service import uninstall
 
-        run(Options(act="uninstall"))
+        uninstall(given, Path("/"))
     if busy := database_copy.list_home_users(home):
         raise MaintenanceError(f"{home} is in use by {', '.join(busy)}: stop it first, then run this again")
     if given.purge:

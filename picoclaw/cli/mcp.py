@@ -34,45 +34,42 @@ _EFFECTS = {
 
 
 def options(parser: Parser) -> None:
+    serve = "serve this board's tools on standard input and output (the default unless at a terminal)"
     words = parser.add_words(
         {
-            "serve": "serve this board's tools on standard input and output (the default unless at a terminal)",
-            "list": "list the servers, and what you have agreed to (the default at a terminal)",
-            "add": "add a server to config.toml, review its tools, and agree to them",
-            "agree": "review a server's present tools, and agree to them",
-            "login": "log in to a remote server, with a link for your browser",
-            "remove": "remove a server from config.toml, with its token and your agreement",
-        }
+            "serve": (serve, _serve),
+            "list": ("list the servers, and what you have agreed to (the default at a terminal)", _list),
+            "add": ("add a server to config.toml, review its tools, and agree to them", _add),
+            "agree": ("review a server's present tools, and agree to them", _agree),
+            "login": ("log in to a remote server, with a link for your browser", _log_in),
+            "remove": ("remove a server from config.toml, with its token and your agreement", _remove),
+        },
+        "list" if sys.stdin.isatty() else "serve",
     )
     add_board_option(words["serve"])
-    words["add"].add_argument("name", help="what you call it: small letters, digits and _")
+    words["add"].add_argument("name", "what you call it: small letters, digits and _")
     words["add"].add_argument(
-        "target", nargs="+", metavar="URL or COMMAND", help="its address, or -- and the program with its arguments"
+        "target URL or COMMAND", "its address, or -- and the program with its arguments", nargs="+"
     )
-    words["add"].add_argument("--tool", repeats=True, help="use this tool alone; can be given again")
-    words["add"].add_argument("--folder", repeats=True, metavar="PATH", help="a folder that it may read")
-    words["add"].add_argument("--write", repeats=True, metavar="PATH", help="a folder that it may read and change")
-    words["add"].add_flag("--network", help="it may use the network")
+    words["add"].add_argument("--tool TOOL", "use this tool alone; can be given again", repeats=True)
+    words["add"].add_argument("--folder PATH", "a folder that it may read", repeats=True)
+    words["add"].add_argument("--write PATH", "a folder that it may read and change", repeats=True)
+    words["add"].add_argument("--network", "it may use the network")
     for word in ("agree", "login", "remove"):
-        words[word].add_argument("name", help="the server's name in config.toml")
+        words[word].add_argument("name", "the server's name in config.toml")
 
 
 def run(given: Options) -> int:
     """Do it; exit code 1 when a server is not used."""
-    act = given.act or ("list" if sys.stdin.isatty() else "serve")
-    if act == "serve":
-        return _serve(given)
+    return given.act(given)
+
+
+def _find_table(given: Options) -> tuple[Config, McpConfig]:
+    """The settings, and those of the server that is named. Raises ConfigError."""
     config = load_config()
-    if act == "list":
-        return _list(config)
-    if act == "add":
-        config = _add(config, given)
-    table = config.mcp.get(given.name)
-    if table is None:
+    if given.name not in config.mcp:
         raise ConfigError(f"there is no [mcp.{given.name}]; there are: {', '.join(config.mcp) or 'none'}")
-    if act == "login":
-        return _log_in(config, given.name, table)
-    return _remove(config, given.name) if act == "remove" else _agree(config, given.name, table)
+    return config, config.mcp[given.name]
 
 
 def _serve(given: Options) -> int:
@@ -88,7 +85,8 @@ def _serve(given: Options) -> int:
     return 0
 
 
-def _list(config: Config) -> int:
+def _list(_: Options) -> int:
+    config = load_config()
     for name, table in config.mcp.items():
         pin, used = pins.load_pin(config.home, name), pins.list_pinned(config.home, name, table)
         where = table.url or " ".join(table.command)
@@ -106,8 +104,9 @@ def _list(config: Config) -> int:
     return 0
 
 
-def _add(config: Config, given: Options) -> Config:
-    """Write the table; returns the settings as they are then."""
+def _add(given: Options) -> int:
+    """Write the table, and have the owner agree to what the server offers."""
+    config = load_config()
     if given.name in config.mcp:
         raise ConfigError(f"[mcp.{given.name}] is there already: change it in config.toml, or remove it first")
     is_url = len(given.target) == 1 and given.target[0].startswith(("http://", "https://"))
@@ -123,15 +122,16 @@ def _add(config: Config, given: Options) -> Config:
     text = add_table(read_regular(path).decode(), f"mcp.{given.name}", values)
     write_atomic(path.resolve(), text.encode())
     print_wrapped(f"[mcp.{given.name}] is in {path}")
-    return load_config()
+    return _agree(given)
 
 
 def _make_absolute(folders: Sequence[str]) -> list[str]:
     return [str(Path(folder).expanduser().absolute()) for folder in folders]
 
 
-def _agree(config: Config, name: str, table: McpConfig) -> int:
+def _agree(given: Options) -> int:
     """Show what the server offers now, and take the owner's yes for exactly that."""
+    (config, table), name = _find_table(given), given.name
     require_terminal(_ALONE)
     prepare_home(config.home)
     with closing(McpServers(config.home, config.mcp, config.mcp_tokens)) as servers:
@@ -155,10 +155,11 @@ def _agree(config: Config, name: str, table: McpConfig) -> int:
     return 0
 
 
-def _log_in(config: Config, name: str, table: McpConfig) -> int:
+def _log_in(given: Options) -> int:
     """Have the owner log in at a server, in a browser anywhere."""
     from picoclaw.mcp.http import log_in
 
+    (config, table), name = _find_table(given), given.name
     require_terminal("a login needs a person: type this in a terminal")
     if not table.url:
         raise ConfigError(f"[mcp.{name}] runs here, and needs no login")
@@ -194,11 +195,12 @@ def _describe_rights(table: McpConfig) -> list[str]:
     return [f"It runs in the sandbox, and {'; '.join(rights) or 'neither changes files nor uses the network'}."]
 
 
-def _remove(config: Config, name: str) -> int:
+def _remove(given: Options) -> int:
     import shutil
 
     from picoclaw.mcp.http import get_token_path
 
+    (config, _), name = _find_table(given), given.name
     path = config.home / "config.toml"
     text = remove_table(read_regular(path).decode(), f"mcp.{name}")
     write_atomic(path.resolve(), text.encode())

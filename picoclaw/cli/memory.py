@@ -2,11 +2,10 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from picoclaw.cli.arguments import Options, Parser, UsageError, parse_count
+from picoclaw.cli.arguments import Options, Parser, UsageError, Words, parse_count
 from picoclaw.cli.common import (
     format_count,
     open_app,
@@ -36,20 +35,18 @@ _LINE_RANGE = pattern(r"(.+?)(?::(\d{1,9})(?:-(\d{1,9}))?)?", re.DOTALL)
 
 
 def options(parser: Parser) -> None:
-    purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
-    words = parser.add_words(purposes, required=True)
+    words = parser.add_words(_WORDS)
     find = words["search"]
-    find.add_argument("query", metavar="WORD", nargs="+")
-    find.add_argument("-n", type=parse_count(1, 100), default=6, help="at most this many (default 6)")
+    find.add_argument("query WORD", nargs="+")
+    find.add_argument("-n N", "at most this many (default 6)", type=parse_count(1, 100), default=6)
     lowest = "the score from which on a hit is certain (default min_score in config.toml)"
-    find.add_argument("--least", type=_parse_score, metavar="X", help=lowest)
-    words["get"].add_argument("place", metavar="PATH[:LINE[-LINE]]|ID", help="as a search prints them")
-    words["index"].add_flag("--rebuild", help="delete the index first")
+    find.add_argument("--least X", lowest, type=_parse_score)
+    words["get"].add_argument("place PATH[:LINE[-LINE]]|ID", "as a search prints them")
+    words["index"].add_argument("--rebuild", "delete the index first")
     which = "which, as `dreams` numbers them (default 1)"
-    words["restore"].add_argument("number", type=parse_count(1, 100), nargs="?", default=1, metavar="N", help=which)
-    parser.set_defaults(board=None, json=False)
+    words["restore"].add_argument("number N", which, type=parse_count(1, 100), nargs="?", default=1)
     for name in ("search", "stats"):
-        words[name].add_flag("--json", help="print JSON")
+        words[name].add_argument("--json", "print JSON")
 
 
 def _parse_score(text: str) -> float:
@@ -64,12 +61,11 @@ def run(given: Options) -> int:
     config = load_config()
     if config.home.is_dir():
         with closing(Stores(config)) as stores:
-            _, act = _SUBCOMMANDS[given.act]
-            return act(stores, given)
+            return given.act(stores, given)
     said = f"nothing is remembered yet: {config.home} does not exist; `picoclaw init` makes it"
-    if given.act in {"get", "review", "restore"}:
+    if given.word in {"get", "review", "restore"}:
         raise ConfigError(said)
-    print({"search": "[]", "stats": "{}"}[given.act] if given.json else escape_unprintable(said))
+    print({"search": "[]", "stats": "{}"}[given.word] if given.json else escape_unprintable(said))
     return 0
 
 
@@ -271,7 +267,7 @@ def _restore(stores: Stores, given: Options) -> int:
     return 0
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
+_WORDS: Words = {
     "search": ("search the notes, as the agent does", _search_notes),
     "get": ("print a note, some of its lines, or a search result", _show_note),
     "notes": (f"list the files: {ROOT_FILE} or memory.md, and {MEMORY_FOLDER}/**/*.md in the workspace", _list_notes),

@@ -24,6 +24,7 @@ from picoclaw.cli.arguments import Options, Parser, parse_count, parse_days
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
+    add_person_option,
     check_conversation,
     check_person,
     open_app,
@@ -60,36 +61,34 @@ _SEED = (
 
 
 def add_model_options(parser: Parser) -> None:
-    purposes = {
-        "test": "send it requests on a simulated board, and count the right ones",
-        "probe": "send it two requests, and say which profile suits it",
-    }
-    test = parser.add_words(purposes, required=True)["test"]
-    test.add_argument(
-        "-n",
-        "--requests",
-        type=parse_count(1, 1000),
-        default=_DEFAULT_REQUESTS,
-        metavar="N",
-        help="how many (default 40)",
-    )
-    test.add_argument("--kind", choices=tuple(_KINDS), help="only plain requests, two wishes in one, or talk")
-    test.add_argument("--profile", choices=("full", "small"), help="instead of the configured one")
-    test.add_flag("--alone", help="ask the built-in matcher instead of the model")
-    test.add_flag("--json", help="print JSON")
+    test = parser.add_words(
+        {
+            "test": ("send it requests on a simulated board, and count the right ones", _test_model),
+            "probe": ("send it two requests, and say which profile suits it", _probe_model),
+        }
+    )["test"]
+    test.add_argument("-n, --requests N", "how many (default 40)", type=parse_count(1, 1000), default=_DEFAULT_REQUESTS)
+    test.add_argument("--kind", "only plain requests, two wishes in one, or talk", choices=tuple(_KINDS))
+    test.add_argument("--profile", "instead of the configured one", choices=("full", "small"))
+    test.add_argument("--alone", "ask the built-in matcher instead of the model")
+    test.add_argument("--json", "print JSON")
 
 
-def run_model(given: Options) -> int:
+def _probe_model(_: Options) -> int:
+    from picoclaw.providers.model import probe_model
+
     config = load_config()
-    if not config.model.base_url and not getattr(given, "alone", False):
-        instead = "; --alone asks the built-in matcher" if given.act == "test" else ""
-        raise ConfigError(f"no model is set up: `picoclaw init` does that{instead}")
-    if given.act == "probe":
-        from picoclaw.providers.model import probe_model
+    if not config.model.base_url:
+        raise ConfigError("no model is set up: `picoclaw init` does that")
+    suits, told = probe_model(config.model, config.api_key)
+    print_safe(f"{told}; the {suits} profile suits it, {_name_profile(config)} is used")
+    return 0
 
-        suits, told = probe_model(config.model, config.api_key)
-        print_safe(f"{told}; the {suits} profile suits it, {_name_profile(config)} is used")
-        return 0
+
+def _test_model(given: Options) -> int:
+    config = load_config()
+    if not config.model.base_url and not given.alone:
+        raise ConfigError("no model is set up: `picoclaw init` does that; --alone asks the built-in matcher")
     if given.profile:
         config = replace(config, model=replace(config.model, profile=given.profile))
     rows = []
@@ -248,13 +247,13 @@ _DEFAULT_DAYS = 7
 
 def add_usage_options(parser: Parser) -> None:
     parser.add_argument(
-        "--days",
+        "--days DAYS",
+        f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
         type=parse_days(1, RETENTION_DAYS),
         default=_DEFAULT_DAYS,
-        help=f"how many days: 30, 30d, 4w (default {_DEFAULT_DAYS})",
     )
-    parser.add_argument("--by", choices=spending.USAGE_KEYS, default="day", help="group by (default: day)")
-    parser.add_flag("--json", help="print JSON")
+    parser.add_argument("--by", "group by (default: day)", choices=spending.USAGE_KEYS, default="day")
+    parser.add_argument("--json", "print JSON")
 
 
 def run_usage(given: Options) -> int:
@@ -285,16 +284,14 @@ def run_usage(given: Options) -> int:
 
 
 def add_prompt_options(parser: Parser) -> None:
-    parser.add_argument("-m", "--message", metavar="TEXT", default="how warm is it?", help="the message to show it for")
-    parser.add_argument("--session", default=DEFAULT_SESSION, metavar="S", help="the conversation to continue")
-    parser.add_argument("--agent", metavar="KEY", default="", help="the agent that would answer: see `picoclaw agents`")
-    parser.add_argument(
-        "--as", dest="person", metavar="NAME", default="", help="who would ask: a name of `picoclaw people`"
-    )
-    parser.add_argument("--mode", choices=PROMPT_MODES, help="instead of the configured one")
+    parser.add_argument("-m, --message TEXT", "the message to show it for", default="how warm is it?")
+    parser.add_argument("--session S", "the conversation to continue", default=DEFAULT_SESSION)
+    parser.add_argument("--agent KEY", "the agent that would answer: see `picoclaw agents`", default="")
+    add_person_option(parser, "who would ask")
+    parser.add_argument("--mode", "instead of the configured one", choices=PROMPT_MODES)
     origins = ["owner", "cron", "heartbeat"]
-    parser.add_argument("--origin", choices=origins, default="owner", help="who would ask: owner, cron, heartbeat")
-    parser.add_flag("--json", help="print the request's body and the byte counts as JSON")
+    parser.add_argument("--origin", "who would ask: owner, cron, heartbeat", choices=origins, default="owner")
+    parser.add_argument("--json", "print the request's body and the byte counts as JSON")
     add_board_option(parser)
 
 

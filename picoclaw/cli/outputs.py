@@ -3,13 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from picoclaw.cli.arguments import Options, Parser, parse_length
+from picoclaw.cli.arguments import Options, Parser, Words, parse_length
 from picoclaw.cli.common import (
     add_board_option,
     detect_board_kind,
@@ -40,27 +40,22 @@ _NOT_DECLARED = "no outputs are declared; write into {path} what is wired where,
 
 def options(parser: Parser) -> None:
     add_board_option(parser)
-    words = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
+    words = parser.add_words(_WORDS, "list")
     for name in ("set", "off", "arm", "disarm"):
         words[name].add_argument("name")
-    words["set"].add_argument("level", help="on, off or percent")
+    words["set"].add_argument("level", "on, off or percent")
     words["set"].add_argument(
-        "seconds",
-        metavar="TIME",
-        type=parse_length,
-        nargs="?",
-        help="for how long: 90s, 10m, 2h (default: its longest time)",
+        "seconds TIME", "for how long: 90s, 10m, 2h (default: its longest time)", type=parse_length, nargs="?"
     )
     log = words["audit"]
-    log.add_flag("--verify", help="check that no line was changed")
-    log.add_flag("--json", help="print the records as they are kept")
+    log.add_argument("--verify", "check that no line was changed")
+    log.add_argument("--json", "print the records as they are kept")
     count = f"how many (default {_DEFAULT_RECORDS})"
-    log.add_argument("-n", metavar="LINES", type=int, default=_DEFAULT_RECORDS, help=count)
+    log.add_argument("-n LINES", count, type=int, default=_DEFAULT_RECORDS)
 
 
 def run(given: Options) -> int:
-    _, act = _SUBCOMMANDS[given.act or "list"]
-    return act(get_home(os.environ), given)
+    return given.act(get_home(os.environ), given)
 
 
 def _choose_board(given: Options) -> str:
@@ -210,7 +205,7 @@ def _format_fact(key: str, value: object) -> str:
     return {"who": f"by {value}", "why": f"because of {value}"}.get(key, f"{key} {value}")
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Path, Options], int]]] = {
+_WORDS: Words = {
     "list": ("list the declared outputs and their state (the default)", _list_outputs),
     "safe": ("set every output to its safe level; exit code 0 only if all of them are", _switch_all_safe),
     "resume": ("allow switching on again after a stop", _end_stop),

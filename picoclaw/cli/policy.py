@@ -3,16 +3,15 @@
 `picoclaw audit`: who had what done, or was refused it, and whether the records of that are as they were written.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from picoclaw.cli.arguments import Options, Parser, UsageError, get_width
+from picoclaw.cli.arguments import Options, Parser, UsageError, get_width, parse_object
 from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
@@ -25,7 +24,7 @@ from picoclaw.cli.common import (
     require_terminal,
     show_progress,
 )
-from picoclaw.errors import ConfigError, PicoclawError, explain_syntax
+from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.files import explain_os_error, get_home
 from picoclaw.messages import OLD_TOOL_NAMES, Caller, Origin, ToolCall
 from picoclaw.outputs import audit as outputs
@@ -45,36 +44,28 @@ _EXAMPLE = '\'{"path": "notes.md", "content": ""}\''
 
 
 def add_policy_options(parser: Parser) -> None:
-    purposes = {
-        "show": "print the table in force, and mark your own rules (the default)",
-        "explain": "show the decision about a call, and why; the call is not made",
-        "always": "list the calls that are always approved",
-        "revoke": "revoke such an approval",
-    }
-    words = parser.add_words(purposes)
+    words = parser.add_words(
+        {
+            "show": ("print the table in force, and mark your own rules (the default)", _show_policy),
+            "explain": ("show the decision about a call, and why; the call is not made", _explain_call),
+            "always": ("list the calls that are always approved", _list_standing_approvals),
+            "revoke": ("revoke such an approval", _revoke_standing_approval),
+        },
+        "show",
+    )
     explain = words["explain"]
     explain.add_argument("tool")
+    example = f"the arguments as a JSON object, such as {_EXAMPLE}"
+    explain.add_argument("arguments JSON", example, nargs="?", type=parse_object, default={})
+    explain.add_argument("--origin", "who asks (default: owner)", choices=get_args(Origin), default="owner")
     explain.add_argument(
-        "arguments", metavar="JSON", nargs="?", default="{}", help=f"the arguments as a JSON object, such as {_EXAMPLE}"
-    )
-    explain.add_argument("--origin", choices=get_args(Origin), default="owner", help="who asks (default: owner)")
-    explain.add_argument(
-        "--tainted",
-        repeats=True,
-        metavar="WHAT",
-        help="untrusted text that the turn has read, such as 'web_fetch https://example.org'",
+        "--tainted WHAT", "untrusted text that the turn has read, such as 'web_fetch https://example.org'", repeats=True
     )
     add_board_option(explain)
-    words["revoke"].add_argument("number", type=int, metavar="N")
+    words["revoke"].add_argument("number N", type=int)
 
 
-def run_policy(given: Options) -> int:
-    if given.act == "explain":
-        return _explain_call(given)
-    return _manage_standing_approvals(given) if given.act in {"always", "revoke"} else _show_policy()
-
-
-def _show_policy() -> int:
+def _show_policy(_: Options) -> int:
     from picoclaw.config import load_config
     from picoclaw.security.guard import PolicyLoader, load_policy
     from picoclaw.security.policy import EFFECTS, Policy, VerdictRow
@@ -115,19 +106,13 @@ def _explain_call(given: Options) -> int:
     from picoclaw.security.guard import format_call_question
     from picoclaw.security.policy import compute_digest, decide
 
-    try:
-        arguments = json.loads(given.arguments)
-    except (ValueError, RecursionError) as error:
-        raise PicoclawError(f"JSON is not valid: {explain_syntax(error)}") from None
-    if not isinstance(arguments, dict):
-        raise PicoclawError(f"JSON must be an object, such as {_EXAMPLE}")
     with open_app(given, make=False) as app:
         policy = app.rights.policy()
         if unknown := sorted(set(policy.tools) - app.toolset.names - OLD_TOOL_NAMES.keys()):
             nearest = find_nearest(unknown[0], dict.fromkeys(app.toolset.names))
             print_note(f"[tools] names no tool of this board: {unknown[0]}{nearest}")
         caller = Caller(DEFAULT_SESSION, given.origin, app.now(), lambda _: None, set(given.tainted))
-        asked = app.toolset.asked(ToolCall("1", given.tool, arguments), caller)
+        asked = app.toolset.asked(ToolCall("1", given.tool, given.arguments), caller)
         decision = decide(policy, asked, given.origin, given.tainted)
         print_wrapped(f"{decision.verdict}: rule {decision.rule}\nbecause: {decision.why}")
         if asked.effect != "read":
@@ -138,77 +123,90 @@ def _explain_call(given: Options) -> int:
     return 0
 
 
-def _manage_standing_approvals(given: Options) -> int:
-    home = get_home(os.environ)
+@contextmanager
+def _open_approvals(home: Path) -> Iterator[Approvals | None]:
+    """The questions and standing approvals of a home; None where nothing was asked yet."""
     if not (home / "state.db").exists():
-        print("nothing was allowed for good")
-        return 0
+        yield None
+        return
     with closing(Database(home / "state.db")) as database:
-        approvals = Approvals(database)
-        if given.act == "revoke":
-            from picoclaw.security.audit import AuditLog
+        yield Approvals(database)
 
-            if not approvals.revoke(given.number):
-                raise PicoclawError(f"there is no rule {given.number}; `picoclaw policy always` lists them")
-            AuditLog(home).mention("revoke", rule=given.number)
-            print(f"rule {given.number} is taken back: it is asked about again")
-            return 0
-        for rule in (rules := approvals.always()):
-            by = f", by {rule.by}" if rule.by else ""
-            whose = "".join(f", for {one}" for one in (rule.whose, rule.agent and f"the agent {rule.agent}") if one)
-            print_safe(f"rule {rule.number}, {format_minute(home, rule.at)}{by}{whose}:\n{rule.question}")
-        if not rules:
-            print("nothing was allowed for good")
+
+def _list_standing_approvals(_: Options) -> int:
+    home = get_home(os.environ)
+    with _open_approvals(home) as approvals:
+        rules = approvals.always() if approvals else []
+    for rule in rules:
+        by = f", by {rule.by}" if rule.by else ""
+        whose = "".join(f", for {one}" for one in (rule.whose, rule.agent and f"the agent {rule.agent}") if one)
+        print_safe(f"rule {rule.number}, {format_minute(home, rule.at)}{by}{whose}:\n{rule.question}")
+    if not rules:
+        print("nothing was allowed for good")
+    return 0
+
+
+def _revoke_standing_approval(given: Options) -> int:
+    from picoclaw.security.audit import AuditLog
+
+    home = get_home(os.environ)
+    with _open_approvals(home) as approvals:
+        if not approvals or not approvals.revoke(given.number):
+            raise PicoclawError(f"there is no rule {given.number}; `picoclaw policy always` lists them")
+    AuditLog(home).mention("revoke", rule=given.number)
+    print(f"rule {given.number} is taken back: it is asked about again")
     return 0
 
 
 def add_approvals_options(parser: Parser) -> None:
-    purposes = {
-        "list": "list the waiting actions, and the outcome of the newest others (the default)",
-        "show": "show number N in full",
-        "yes": "approve number N",
-        "no": "decline number N",
-        "always": "approve number N now and whenever exactly the same call is made again",
-    }
-    for act, word in parser.add_words(purposes).items():
-        if act in {"yes", "no"}:
-            word.add_argument(
-                "number", type=int, metavar="N", nargs="?", help="default: all calls of the only question"
-            )
-        elif act != "list":
-            word.add_argument("number", type=int, metavar="N")
-        if act in {"yes", "no", "always"}:
-            add_board_option(word)
+    words = parser.add_words(
+        {
+            "list": ("list the waiting actions, and the outcome of the newest others (the default)", _list_approvals),
+            "show": ("show number N in full", _show_approval),
+            "yes": ("approve number N", _answer),
+            "no": ("decline number N", _answer),
+            "always": ("approve number N now and whenever exactly the same call is made again", _answer),
+        },
+        "list",
+    )
+    for name in ("show", "always"):
+        words[name].add_argument("number N", type=int)
+    for name in ("yes", "no"):
+        all_of_it = "default: all calls of the only question"
+        words[name].add_argument("number N", all_of_it, type=int, nargs="?")
+    for name in ("yes", "no", "always"):
+        add_board_option(words[name])
 
 
-def run_approvals(given: Options) -> int:
-    from picoclaw.agent.commands import describe_approval, show_approval
+def _answer(given: Options) -> int:
+    from picoclaw.cli import chat
+
+    require_terminal("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
+    text = f"/{given.word} {'' if given.number is None else given.number}".rstrip()
+    asked = Options(session=DEFAULT_SESSION, message=text, json=False, board=given.board, on="", agent="")
+    return chat.run(asked, "terminal")
+
+
+def _show_approval(given: Options) -> int:
+    from picoclaw.agent.commands import show_approval
+
+    with _open_approvals(get_home(os.environ)) as approvals:
+        if not approvals or not (found := approvals.get(given.number)):
+            raise PicoclawError(f"there is no question number {given.number}")
+    print_safe(show_approval(found))
+    return 0
+
+
+def _list_approvals(_: Options) -> int:
+    from picoclaw.agent.commands import describe_approval
 
     home = get_home(os.environ)
-    if given.act in {"yes", "no", "always"}:
-        from picoclaw.cli import chat
-
-        require_terminal("an answer is only taken from a person at a terminal; over ssh, `ssh -t` makes one")
-        text = f"/{given.act} {'' if given.number is None else given.number}".rstrip()
-        asked = Options(session=DEFAULT_SESSION, message=text, json=False, board=given.board, who="terminal")
-        asked.on = asked.agent = ""
-        return chat.run(asked)
-    if not (home / "state.db").exists():
+    with _open_approvals(home) as approvals:
+        waiting, ended = (approvals.waiting(), approvals.ended()) if approvals else ([], [])
+    print_wrapped(*map(describe_approval, waiting))
+    print_wrapped(*(f"{one.number}  {one.state}, {format_minute(home, one.at)}: {one.shortly}" for one in ended))
+    if not waiting:
         print("nothing waits for your approval")
-        return 0
-    with closing(Database(home / "state.db")) as database:
-        approvals = Approvals(database)
-        if given.act == "show":
-            if not (found := approvals.get(given.number)):
-                raise PicoclawError(f"there is no question number {given.number}")
-            print_safe(show_approval(found))
-            return 0
-        for one in (waiting := approvals.waiting()):
-            print_wrapped(describe_approval(one))
-        for one in approvals.ended():
-            print_wrapped(f"{one.number}  {one.state}, {format_minute(home, one.at)}: {one.shortly}")
-        if not waiting:
-            print("nothing waits for your approval")
     return 0
 
 
@@ -219,16 +217,12 @@ _HIDDEN_FIELDS = {"n", "at", "act", "chain", "sum", "effect", *_LEADING_FIELDS}
 
 
 def add_audit_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--since", metavar="WHEN", default="", help="all since yesterday, monday, 2026-03-01, or the last '2 hours'"
-    )
-    parser.add_argument(
-        "-n", metavar="RECORDS", type=int, default=_DEFAULT_RECORDS, help=f"how many (default {_DEFAULT_RECORDS})"
-    )
-    parser.add_flag("--json", help="print JSON: the records as they are kept, or with --verify the findings")
-    parser.add_flag("--verify", help="check that no record was changed or is missing")
+    parser.add_argument("--since WHEN", "all since yesterday, monday, 2026-03-01, or the last '2 hours'", default="")
+    parser.add_argument("-n RECORDS", f"how many (default {_DEFAULT_RECORDS})", type=int, default=_DEFAULT_RECORDS)
+    parser.add_argument("--json", "print JSON: the records as they are kept, or with --verify the findings")
+    parser.add_argument("--verify", "check that no record was changed or is missing")
     head_help = "with --verify: one noted earlier"
-    parser.add_argument("--head", type=_parse_head, repeats=True, metavar="N:SUM", help=head_help)
+    parser.add_argument("--head N:SUM", head_help, type=_parse_head, repeats=True)
 
 
 def run_audit(given: Options) -> int:

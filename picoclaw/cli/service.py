@@ -30,39 +30,35 @@ _SHOWN_PROPERTIES = {
     "MainPID": "process",
     "MemoryCurrent": "memory",
 }
-_START_COMMANDS = {
-    "start": "start it now",
-    "stop": "stop it; with the board it starts again",
-    "restart": "restart it, for example after a change of its settings",
-}
 _UNSET_VALUES = {"", "[not set]", "18446744073709551615", "0"}
 
 
 def options(parser: Parser) -> None:
     words = parser.add_words(
         {
-            "install": "install a service that starts at boot, and start it",
-            "print": "print the files that install would write",
-            "status": "show whether it runs, since when, and whether its unit is up to date",
-            "logs": "show its journal",
-            **_START_COMMANDS,
-            "uninstall": "stop it and remove it from systemd; your data is kept",
-        },
-        required=True,
+            "install": ("install a service that starts at boot, and start it", _install),
+            "print": ("print the files that install would write", _print_files),
+            "status": ("show whether it runs, since when, and whether its unit is up to date", _show_status),
+            "logs": ("show its journal", _show_logs),
+            "start": ("start it now", _control_service),
+            "stop": ("stop it; with the board it starts again", _control_service),
+            "restart": ("restart it, for example after a change of its settings", _control_service),
+            "uninstall": ("stop it and remove it from systemd; your data is kept", uninstall),
+        }
     )
     install, shown = words["install"], words["print"]
     for word in (install, shown):
         word.exclude("--as", "--user")
-        word.add_argument("--as", dest="person", metavar="NAME", help="run as this person, on ~NAME/.picoclaw")
-        word.add_flag("--user", help="in your own systemd session: without root, but less isolated")
-    install.add_flag("--no-start", help="install it without starting it; it starts at the next boot")
-    words["status"].add_flag("--json", help="print what systemd says as JSON")
+        word.add_argument("--as NAME", "run as this person, on ~NAME/.picoclaw", dest="person")
+        word.add_argument("--user", "in your own systemd session: without root, but less isolated")
+    install.add_argument("--no-start", "install it without starting it; it starts at the next boot")
+    words["status"].add_argument("--json", "print what systemd says as JSON")
     add_logs_options(words["logs"])
 
 
 def add_logs_options(parser: Parser) -> None:
-    parser.add_argument("-n", metavar="LINES", type=parse_count(0, 1_000_000), default=50, help="how many (default 50)")
-    parser.add_flag("-f", "--follow", help="keep printing new lines")
+    parser.add_argument("-n LINES", "how many (default 50)", type=parse_count(0, 1_000_000), default=50)
+    parser.add_argument("-f, --follow", "keep printing new lines")
 
 
 def add_start_options(_: Parser) -> None:
@@ -72,28 +68,21 @@ def add_start_options(_: Parser) -> None:
 add_restart_options = add_start_options
 
 
+def run(given: Options, root: Path = Path("/")) -> int:
+    """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
+    return given.act(given, root)
+
+
 def run_start(given: Options) -> int:
-    return run(Options(**vars(given) | {"act": "start"}))
+    return _control_service(Options(word="start", **vars(given)), Path("/"))
 
 
 def run_restart(given: Options) -> int:
-    return run(Options(**vars(given) | {"act": "restart"}))
+    return _control_service(Options(word="restart", **vars(given)), Path("/"))
 
 
 def run_logs(given: Options) -> int:
-    return run(Options(**vars(given) | {"act": "logs"}))
-
-
-def run(given: Options, root: Path = Path("/")) -> int:
-    """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
-    acts = {
-        "install": _install,
-        "print": _print_files,
-        "status": _show_status,
-        "logs": _show_logs,
-        "uninstall": _uninstall,
-    }
-    return acts.get(given.act, _control_service)(given, root)
+    return _show_logs(given, Path("/"))
 
 
 def _find_installed_manager(root: Path) -> Service:
@@ -238,13 +227,13 @@ def _control_service(given: Options, root: Path) -> int:
     """Have systemd start or stop it, and wait until that is done."""
     place = _find_installed_manager(root)
     if not place.user:
-        _require_root(root, given.act)
-    run_systemctl(place, given.act, "picoclaw", more="" if given.act == "stop" else "picoclaw service logs")
-    print("picoclaw has stopped" if given.act == "stop" else "picoclaw runs")
+        _require_root(root, given.word)
+    run_systemctl(place, given.word, "picoclaw", more="" if given.word == "stop" else "picoclaw service logs")
+    print("picoclaw has stopped" if given.word == "stop" else "picoclaw runs")
     return 0
 
 
-def _uninstall(_: Options, root: Path) -> int:
+def uninstall(_: Options, root: Path) -> int:
     """Stop, forget, take the files away; state, variables, keys and the user stay."""
     place = _find_installed_manager(root)
     if not place.user:

@@ -2,11 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from picoclaw.cli.arguments import Options, Parser, parse_count, parse_days
+from picoclaw.cli.arguments import Options, Parser, Words, parse_count, parse_days
 from picoclaw.cli.common import format_count, print_lines, print_safe
 from picoclaw.config import load_config
 from picoclaw.errors import ConfigError
@@ -22,22 +22,21 @@ _ROLE_LABELS = {"user": "asked", "assistant": "answered", "tool": "result"}
 
 
 def options(parser: Parser) -> None:
-    parser.set_defaults(chat=None)
-    parser.add_flag("--json", help="print JSON")
+    parser.add_argument("--json", "print JSON")
     number = parse_count(1, 1_000_000)
-    add = parser.add_words({name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()})
+    add = parser.add_words(_WORDS, "list")
     for name in ("list", "search", "export"):
-        add[name].add_argument("--chat", metavar="KEY", help="of this chat only, such as terminal")
-    add["show"].add_argument("number", type=int, help="as the list prints it")
-    add["search"].add_argument("words", metavar="WORD", nargs="+")
-    add["search"].add_argument("-n", type=number, default=20, help="at most this many (default 20)")
-    add["export"].add_argument("numbers", type=int, metavar="NUMBER", nargs="*", help="which (default all)")
-    add["export"].add_flag("--jsonl", help="as JSON Lines, complete")
+        add[name].add_argument("--chat KEY", "of this chat only, such as terminal")
+    add["show"].add_argument("number", "as the list prints it", type=int)
+    add["search"].add_argument("words WORD", nargs="+")
+    add["search"].add_argument("-n N", "at most this many (default 20)", type=number, default=20)
+    add["export"].add_argument("numbers NUMBER", "which (default all)", type=int, nargs="*")
+    add["export"].add_argument("--jsonl", "as JSON Lines, complete")
     add["prune"].add_argument(
-        "--days", type=parse_days(1, 1_000_000), help="older than this: 30, 30d, 4w (default keep_days)"
+        "--days DAYS", "older than this: 30, 30d, 4w (default keep_days)", type=parse_days(1, 1_000_000)
     )
-    add["prune"].add_argument("--mb", type=number, metavar="N", help="beyond this many megabytes (default keep_mb)")
-    add["prune"].add_flag("--dry-run", help="only print how much would be deleted")
+    add["prune"].add_argument("--mb N", "beyond this many megabytes (default keep_mb)", type=number)
+    add["prune"].add_argument("--dry-run", "only print how much would be deleted")
 
 
 def run(given: Options) -> int:
@@ -45,15 +44,14 @@ def run(given: Options) -> int:
     config = load_config()
     if (config.home / "state.db").exists():
         with closing(Stores(config)) as stores:
-            _, act = _SUBCOMMANDS[given.act or "list"]
-            return act(stores, given)
+            return given.act(stores, given)
     said = f"nothing was said yet: there is no {config.home / 'state.db'}"
-    if given.act == "show" or getattr(given, "numbers", None):
+    if given.word == "show" or getattr(given, "numbers", None):
         raise ConfigError(said)
-    if given.act == "export":
+    if given.word == "export":
         print(escape_unprintable(said), file=sys.stderr)
     else:
-        empty = "[]" if given.act in {None, "list", "search"} else "{}"
+        empty = "[]" if given.word in {"list", "search"} else "{}"
         print(empty if given.json else escape_unprintable(said))
     return 0
 
@@ -179,7 +177,7 @@ def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[Stores, Options], int]]] = {
+_WORDS: Words = {
     "list": ("list the conversations, the last used first (the default)", _list_sessions),
     "show": ("print a conversation", _show_session),
     "search": ("list the messages with all these words, the newest first", _search_sessions),

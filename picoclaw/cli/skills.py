@@ -4,13 +4,13 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from picoclaw.app import App
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, Words
 from picoclaw.cli.common import (
     add_board_option,
     confirm,
@@ -52,35 +52,28 @@ if TYPE_CHECKING:
 
 
 def options(parser: Parser) -> None:
-    purposes = {name: purpose for name, (purpose, _) in _SUBCOMMANDS.items()}
     add_board_option(parser)
-    parser.add_flag("--json", help="print the list as JSON")
-    words = parser.add_words(purposes)
-    for word in words.values():
-        add_board_option(word)
-    words["list"].add_flag("--json", help="print the list as JSON")
+    words = parser.add_words(_WORDS, "list")
+    words["list"].add_argument("--json", "print the list as JSON")
     words["show"].add_argument("name")
-    words["search"].add_argument("query", metavar="WORD", nargs="+")
+    words["search"].add_argument("query WORD", nargs="+")
     for name, what in (("grant", "may use it"), ("revoke", "may use it no longer")):
         words[name].add_argument("name")
-        words[name].add_argument("--person", metavar="NAME", default="", help=f"the member of [people] who {what}")
-        words[name].add_argument("--agent", metavar="KEY", default="", help=f"the agent of [agents] that {what}")
-    words["revoke"].add_flag("--everyone", help="revoke only what `publish` has granted")
+        words[name].add_argument("--person NAME", f"the member of [people] who {what}", default="")
+        words[name].add_argument("--agent KEY", f"the agent of [agents] that {what}", default="")
+    words["revoke"].add_argument("--everyone", "revoke only what `publish` has granted")
     words["publish"].add_argument("name")
     for name in ("agree", "decline"):
         words[name].add_argument("name")
-        words[name].add_argument(
-            "--from", dest="origin", metavar="BOARD", default="", help="the board, if several offer one"
-        )
-    words["check"].add_argument("path", nargs="?", default="", help="one skill or a folder of them")
+        words[name].add_argument("--from BOARD", "the board, if several offer one", dest="origin", default="")
+    words["check"].add_argument("path", "one skill or a folder of them", nargs="?", default="")
 
 
 def run(given: Options) -> int:
     """Do it; of a home that exists, only what is granted and what can be made again is ever written."""
     with open_app(given, make=False) as app:
         app.library.refresh()
-        _, act = _SUBCOMMANDS[given.act or "list"]
-        return act(app, given)
+        return given.act(app, given)
 
 
 def _list_skills(app: App, given: Options) -> int:
@@ -385,7 +378,7 @@ def _truncate_line(line: str) -> str:
     return truncate(line, width)
 
 
-_SUBCOMMANDS: Mapping[str, tuple[str, Callable[[App, Options], int]]] = {
+_WORDS: Words = {
     "list": ("list all skills and their problems (the default)", _list_skills),
     "show": ("print a skill as the model reads it", _show_skill),
     "search": ("search them as the model does, and print scores", _search_skills),

@@ -22,7 +22,7 @@ _EXIT_NOT_RUNNING = 3
 
 
 def options(parser: Parser) -> None:
-    parser.add_flag("--json", help="print JSON")
+    parser.add_argument("--json", "print JSON")
 
 
 def run(given: Options) -> int:

@@ -1,12 +1,9 @@
 """`picoclaw tools` and `picoclaw tool NAME JSON`: what the agent can call on this board, and one call by hand."""
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from picoclaw.cli.arguments import Options, Parser
+from picoclaw.cli.arguments import Options, Parser, parse_object
 from picoclaw.cli.common import DEFAULT_SESSION, add_board_option, call_tool, open_app, print_wrapped
-from picoclaw.errors import explain_syntax
 from picoclaw.text import format_json
 
 if TYPE_CHECKING:
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def add_tools_options(parser: Parser) -> None:
-    parser.add_flag("--json", help="print the definitions as they are sent")
+    parser.add_argument("--json", "print the definitions as they are sent")
     add_board_option(parser)
 
 
@@ -42,8 +39,8 @@ def run_tools(given: Options) -> int:
 
 
 def add_sensors_options(parser: Parser) -> None:
-    parser.add_argument("sensor", nargs="?", default="", help="such as greenhouse; default: all")
-    parser.add_flag("--json", help="print each value with its unit, source and time")
+    parser.add_argument("sensor", "such as greenhouse; default: all", nargs="?", default="")
+    parser.add_argument("--json", "print each value with its unit, source and time")
     add_board_option(parser)
 
 
@@ -74,11 +71,11 @@ def run_sensors(given: Options) -> int:
 def add_tool_options(parser: Parser) -> None:
     parser.add_argument("name")
     parser.add_argument(
-        "arguments",
-        metavar="JSON",
+        "arguments JSON",
+        'the arguments as a JSON object, such as \'{"action": "scan"}\'',
         nargs="?",
-        default="{}",
-        help='the arguments as a JSON object, such as \'{"action": "scan"}\'',
+        type=parse_object,
+        default={},
     )
     add_board_option(parser)
 
@@ -87,17 +84,9 @@ def run_tool(given: Options) -> int:
     """Call the tool and print its result; exit code 1 when it is an error."""
     from picoclaw.daemon.process import handle_signals
 
-    try:
-        arguments = json.loads(given.arguments)
-    except (ValueError, RecursionError) as error:
-        print(f"picoclaw tool: JSON is not valid: {explain_syntax(error)}", file=sys.stderr)
-        return 2
-    if not isinstance(arguments, dict):
-        print("picoclaw tool: JSON must be an object, such as '{}'", file=sys.stderr)
-        return 2
     with open_app(given) as app:
         handle_signals()
-        return _call(app, given.name, arguments)
+        return _call(app, given.name, given.arguments)
 
 
 def _call(app: "App", name: str, arguments: dict[str, Any]) -> int:
