@@ -491,6 +491,7 @@ class App:
             declared=self.wiring.list_names,
             usual=lambda: (self.root or self).language,
             confirmed=self._list_confirmed,
+            waiting=self._list_waiting_rules,
         )
 
     def _list_confirmed(self) -> list[str]:
@@ -498,6 +499,11 @@ class App:
         policy = self.rights.policy()
         is_asked = all(policy.verdict("instruct", "rule", who)[0] != "allow" for who in get_args(Requester))
         return ["rule"] if is_asked else []
+
+    def _list_waiting_rules(self) -> dict[int, str]:
+        """What each rule means that waits for the owner's yes, by its number; nothing for another person."""
+        calls = [] if self.config.person else self.stores.approvals.waiting()
+        return {one.number: one.means for one in calls if one.call.name == "rule"}
 
     @cached_property
     def agent(self) -> Agent:

@@ -428,7 +428,7 @@ OWN = [
     ("don't remind me at 5 pm to feed the cat", "All right. I have done nothing."),
     ("should I turn the pump off?", NEAR),
     ("thanks for turning the pump off", "You're welcome."),
-    ("please keep the pump on", WITHOUT),
+    ("please keep the pump on", ("output", {"action": "list"})),
     ("the pump is off", WITHOUT),
     ("turn the pump off", ("output", {"action": "off", "name": "pump"})),
     ("alert me if it gets colder than 5°C tonight", CONDITION),

@@ -394,6 +394,7 @@ WAITS = "error: rule was not done yet: it waits for the owner's yes as number 3 
         ("delete it again", True, "/no 3"),
         ("scrap that", True, "/no 3"),
         ("delete it again", False, ""),  # it was done: now the rule is deleted
+        ("pause it", True, ""),  # which is no end
         ("delete the lamp rule", True, ""),
         ("how warm is it", True, ""),
     ],
@@ -412,3 +413,81 @@ def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answ
 def test_a_rule_that_was_shown_is_it():
     heard = talk("fan on every day at 13:00", "delete it again", results=RESULTS | {("rule", "add"): WAITS})
     assert heard[1] == [("rule", {"action": "remove", "name": "fan"})]
+
+
+@each_row(
+    ("said", "is_waiting", "begins"),
+    [
+        ("skip it tomorrow", True, "That rule is not kept yet"),
+        ("pause that till Sunday, I'm away", True, "That rule is not kept yet"),
+        ("pause it", True, "That rule is not kept yet"),
+        ("not tomorrow", True, "That rule is not kept yet"),
+        ("switch it back on", True, "That rule is not kept yet"),
+        ("is it on?", True, "That rule is not kept yet"),
+        ("did you set it?", True, "That rule is not kept yet"),
+        ("when does it run next?", True, "That rule is not kept yet"),
+        ("skip it tomorrow", False, "I have changed nothing: single days I cannot leave out"),
+        ("pause that till Sunday", False, "I have changed nothing: single days I cannot leave out"),
+    ],
+)
+def test_what_is_said_of_a_rule_counts_by_whether_it_waits_for_its_yes(said, is_waiting, begins):
+    waiting = {3: "fan: every day at 13:00: switch fan on"} if is_waiting else {}
+    results = RESULTS | {("rule", "add"): WAITS}
+    heard = talk(
+        "fan on every day at 13:00", said, results=results, provider=IntentProvider([SHIPPED], waiting=waiting.copy)
+    )
+    assert heard[1].startswith(begins)
+    assert not is_waiting or "/yes 3" in heard[1]
+
+
+def tell(said, name, result, **how):
+    """What is said with the result of the call that a sentence leads to, on a Monday morning."""
+    asked = Message("user", f"<moment>Monday 2026-11-23 09:00 UTC (UTC+0000)</moment>\n{said}")
+    provider = IntentProvider([SHIPPED], **how)
+    offered = ({"name": "cron"}, {"name": "rule"})
+    calls = tuple(one for one in provider.events(Request("", (asked,), offered, 9, 0.0)) if isinstance(one, ToolCall))
+    heard = [Message("tool", result if one.name == name else "", call_id=one.id) for one in calls]
+    messages = (asked, Message("assistant", "", calls), *heard)
+    return next(provider.events(Request("", messages, offered, 9, 0.0))).text
+
+
+def test_a_rule_that_waits_for_its_yes_is_told_with_the_rules():
+    waiting = {3: "fan: when it is above 25", 4: "lamp: every day at 17:00", 5: "fan: when it is above 30"}
+    told = tell("what rules have I got now?", "rule", "no rules", waiting=waiting.copy)
+    assert told.splitlines() == [
+        "no rules",
+        "5 waits for your yes and is not kept yet: fan: when it is above 30",
+        "4 waits for your yes and is not kept yet: lamp: every day at 17:00",
+    ]
+
+
+JOBS = """5: 17:00 (in 8 h) feed the cat
+6: 10:00 (in 1 h) call Tom
+3: Sun 2026-11-29 10:00 (in 6 d) call mum
+8: Tue 2026-12-01 10:00 (in 8 d) dentist
+1: every weekday at 07:15 (UTC), next off pills
+2: every tuesday at 19:00 (UTC), next Tue 2026-11-24 19:00 (in 1 d) bins
+7: every day at 08:00 (UTC), next Tue 2026-11-24 08:00 (in 23 h) post
+4: every 2 h, next 10:10 (in 1 h) drink"""
+
+
+@each_row(
+    ("said", "numbers"),
+    [
+        ("what have I got on today", "5614"),
+        ("anything else set for tonight?", "514"),
+        ("what's on tomorrow", "1274"),
+        ("so what have I got on tuesday", "1274"),
+        ("do I have any reminders for wednesday", "174"),
+        ("anything on this weekend?", "374"),
+        ("what's due this week", "5631274"),
+        ("have I got anything on next week?", "81274"),
+        ("list my reminders", "56381274"),
+    ],
+)
+def test_what_comes_on_a_day_is_told(said, numbers):
+    assert {row[0] for row in tell(said, "cron", JOBS).splitlines() if row[1] == ":"} == {*numbers}
+
+
+def test_where_nothing_comes_on_a_day_that_is_told():
+    assert tell("what's on tomorrow", "cron", "6: 10:00 (in 1 h) call Tom") == "no reminders"

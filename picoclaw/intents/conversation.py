@@ -2,19 +2,22 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.sentence import fold_name
 from picoclaw.messages import Message, ToolCall
 from picoclaw.text import pattern
+from picoclaw.times import WEEKDAYS
 from picoclaw.window import remove_hints
 
 _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
+_DATELESS = pattern(r"(?<=next )\d\d:\d\d|^\d+: \d\d:\d\d")
+_EVENING = "17:00"
 
 _NAMED_WHEN_SHOWN = frozenset({"rule"})
 """Tools whose call has named what it makes before the yes that it waits for."""
@@ -85,6 +88,30 @@ def count_passed(turn: Sequence[Message], since: Message) -> float:
     if not before or not after:
         return 0.0
     return (datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])).total_seconds()
+
+
+def keep_days(rows: str, when: str, today: date) -> str:
+    """The jobs of a list that come on a day, "tonight", at the "weekend" or in a week; what repeats as far as its days are told."""
+    left = 6 - today.weekday()
+    begin, end = {
+        "tomorrow": (1, 1),
+        "weekend": (max(0, left - 1), left),
+        "week": (0, max(3, left)),
+        "next_week": (left + 1, left + 7),
+    }.get(when, (0, 0))
+    if when in WEEKDAYS:
+        begin = end = (WEEKDAYS.index(when) - today.weekday()) % 7
+    names = {WEEKDAYS[(today.weekday() + n) % 7] for n in range(begin, end + 1)} | {"day"}
+    names |= set() if names <= {"saturday", "sunday", "day"} else {"weekday"}
+    kept = []
+    for row in rows.splitlines():
+        said = _CLOCK.search(row) or _DATELESS.search(row)
+        days = {*row.split()} & {*WEEKDAYS, "weekday", "day"}
+        ahead = (date.fromisoformat(said[0][:10]) - today).days if said and "-" in said[0] else 0 if said else -1
+        is_late = when != "tonight" or said is None or said[0][-5:] >= _EVENING or ("every" in row and not days)
+        if (begin <= ahead <= end and is_late) or (ahead < begin and "every" in row and (not days or days & names)):
+            kept.append(row)
+    return "\n".join(kept) or "no reminders"
 
 
 def find_likest(words: Sequence[str], rows: Sequence[str]) -> list[int]:

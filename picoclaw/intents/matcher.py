@@ -993,6 +993,9 @@ class IntentMatcher:
         levels = [*s.topic.get("level", ())][: s.last.name == "output_history"]
         if intent.name == "output_longer" and (levels or "level" in last):
             found["level"] = last.get("level", *levels)  # "leave it on": as it is
+        if intent.name == "output_off_later" and "level" not in found and found.get("name") and "seconds" in found:
+            later = {"name": found["name"], "at_seconds": found["seconds"]}
+            return self._make_match(self.intents["output_it_off_later"], s, later)  # how it is on is not known
         if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
             length = read_amount(amount, {"seconds": last.get("at_seconds")}).get("seconds")
             if "_job_amount" in found and not length:
@@ -1094,7 +1097,11 @@ class IntentMatcher:
             if isinstance(value, list):
                 answer = fill_fields(self.say["which" if value else "what"], {"names": ", ".join(map(str, value))})
                 return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
-        return match if intent.tool or not intent.after else match._replace(tool=s.last.name)
+        return (
+            match
+            if intent.tool or not intent.after or "{result}" not in intent.answer
+            else match._replace(tool=s.last.name)
+        )
 
     def _find_condition(self, s: Sentence) -> str:
         """The condition of the rule that was shown last, where a sentence adds to it: "and turn on the fan, too"."""
@@ -1189,6 +1196,8 @@ class IntentMatcher:
 
     def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
+        if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
+            return None
         if "request" not in match.arguments:
             message = str(match.arguments.get("message", ""))
             is_empty = message != "" and message in s.raw and self._says_nothing(message)
@@ -1218,6 +1227,12 @@ class IntentMatcher:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _is_told(self, text: str) -> bool:
+        """Whether a text tells something: it has a verb, and does not begin with an order or a question."""
+        s = Sentence(text, self.words)
+        orders = stem_word(s.words[0]) in self._acts or self._after(s, self.words["questions"], 0) > 0
+        return self._is_statement(s) and not orders and not self._verbs.isdisjoint(s.words)
 
     def _is_of_reminders(self, text: str) -> bool:
         """Whether a text that is to be noted begins as "a reminder for thursday: ..."."""
@@ -1417,8 +1432,10 @@ class IntentMatcher:
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:
-    """Whether the last call is one that the intent goes on with: its tool, or "tool:action"."""
+    """Whether the last call is one that the intent goes on with: its tool, or "tool:action", or one that "waits" for a yes."""
     name, wanted = s.last.name, intent.after.split()
+    if wanted == ["waits"]:
+        return "waits" in s.topic
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted

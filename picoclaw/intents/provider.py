@@ -19,6 +19,7 @@ from picoclaw.intents.conversation import (
     find_topic,
     is_alike,
     is_recent,
+    keep_days,
     list_calls,
     split_turns,
 )
@@ -91,6 +92,7 @@ class IntentProvider:
         declared: Callable[[], Mapping[str, str]] = dict,
         usual: Callable[[], str] = str,
         confirmed: Callable[[], Collection[str]] = tuple,
+        waiting: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         """`data`: what is shipped, then the owner's; `sources` names the files in messages.
 
@@ -98,13 +100,13 @@ class IntentProvider:
         which each is told; `load` gives the grammar of another one than English when a sentence is in it; `declared`
         has the names of sensors and outputs, each with which of both it is. `usual()` is the language of whoever asks,
         where no words tell it, '' for English. `confirmed()` names the tools whose changes are shown and wait for a yes
-        anyway: what is only proposed is not asked about twice.
+        anyway: what is only proposed is not asked about twice. `waiting()` has what each rule means that waits for a yes.
         """
         self.rests = False
         self.unlisted, self._declared = frozenset(unlisted), declared
         self._matcher = WishMatcher(data, sources)
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
-        self._problem, self._usual, self._confirmed = "", usual, confirmed
+        self._problem, self._usual, self._confirmed, self._list_waiting = "", usual, confirmed, waiting
         self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model = configured_model
@@ -287,9 +289,12 @@ class IntentProvider:
             return match
         told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
         rows_of_one = [row for row in rows.splitlines() if re.match(told, row)]
-        day = self._matcher.words["days"].get(fold_name(name.lower()), "")
+        day, at = self._matcher.words["days"].get(fold_name(name.lower()), ""), self._matcher.words["at"]
         names = [name, day, day[:3]] if day in WEEKDAYS else [name]  # "the one on sunday"
         fits = [row for row in rows_of_one if name == _ANY_ONE or any(_is_called(one, row) for one in names)]
+        if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
+            clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
+            fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
         if match.tool == "rule":  # whose rows are not in the owner's words
             fits = [rows_of_one[n] for n in find_likest(self._matcher.list_like(name), rows_of_one)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):
@@ -395,6 +400,8 @@ class IntentProvider:
                 jobs = [*dict.fromkeys([*found.get("job", ()), *jobs])]
                 if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], calls[-1], found):
                     last, topic["_since"] = calls[-1], [turn]
+        if last.name == "rule" and (waits := self._find_waiting(topic["_since"][0])):
+            topic["waits"] = [waits]
         if len(jobs) > 1:
             topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
@@ -405,6 +412,12 @@ class IntentProvider:
         topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
         return topic, last
+
+    def _find_waiting(self, turn: Sequence[Message]) -> int:
+        """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
+        told = [result for _, result in list_calls(turn) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
+        found = _JOB_NUMBER.search(told[0]) if len(told) == 1 else None
+        return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
 
     def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], call: ToolCall, found: Topic) -> bool:
         """Whether the last call only looked at what an earlier one has set: "fan on for 5 minutes" - "how long left?"."""
@@ -526,7 +539,8 @@ class IntentProvider:
             return False
         found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
         match = found[0][1] if len(found) == 1 else None
-        if match is None or not is_complete(match) or match.arguments.get("action") not in ENDS:
+        ends = ENDS - {"disable"}  # what is to be paused is wanted
+        if match is None or not is_complete(match) or match.arguments.get("action") not in ends:
             return False
         return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
 
@@ -697,9 +711,18 @@ class IntentProvider:
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next((one for one in matches if one.tool == call.name), None)
             left = [one for one in left if one is not match]
-            told.append(self._result(match, result))
+            now = read_clock(messages) if match and "_day" in match.said and call.arguments == LOOK_UP else None
+            told.append(
+                self._result(match, keep_days(result, match.said["_day"], now.date()) if match and now else result)
+            )
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._compare([result for _, result in calls], matches))
+        if any(one.intent == "rule_list" for one in matches):
+            newest = {means.partition(":")[0]: (number, means) for number, means in self._list_waiting().items()}
+            for number, means in newest.values():
+                told.append(
+                    fill_fields(self._matcher.say["waits"], {"number": number, "means": self._tell(matches[-1], means)})
+                )
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
         return "\n".join(filter(None, told))

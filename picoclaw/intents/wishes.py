@@ -359,9 +359,8 @@ class WishMatcher(IntentMatcher):
             return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
         if "_more" in match.said and not match.missing:
             return [match, *(_add_arguments(match, more) for more in match.said["_more"])]
-        return [
-            make_match(self.intents[name], {}, 1.0, "template") for name in self.intents[match.intent].parts.split()
-        ]
+        parts = self.intents[match.intent].parts.split()
+        return [make_match(self.intents[name], match.said, 1.0, "template") for name in parts]
 
     def _split(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
