@@ -51,6 +51,11 @@ def is_stop_of_one(text: str) -> bool:
     return is_stop_order(text) and not words.isdisjoint(_IT) and words.isdisjoint(_ALL)
 
 
+def is_off_order(text: str) -> bool:
+    """Whether an order to stop has no word for "stop": "everything off" ends nothing that is planned."""
+    return is_stop_order(text) and _STOP.isdisjoint(_split_plain(text.replace(",", " ")))
+
+
 def is_urgent_text(text: str) -> bool:
     """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
     return is_stop_order(text) or text.lower() == "/stop"

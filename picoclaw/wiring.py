@@ -12,7 +12,7 @@ from picoclaw.automation.clock import wake_all
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.hw import loader
 from picoclaw.hw.reading import WiredPart
-from picoclaw.messages import is_stop_of_one, is_stop_order
+from picoclaw.messages import is_off_order, is_stop_of_one, is_stop_order
 from picoclaw.mqtt import read_remote
 from picoclaw.records import dataclass
 from picoclaw.tools.registry import ToolGroup
@@ -55,13 +55,15 @@ class Wiring:
         """Switch all outputs off if that is all that a text orders: without a model, the network or the database.
 
         Every channel may ask this before anything else. "Stop it" switches the one off that is on, where it is the only
-        one, and needs no `resume`. Returns whether it went well and what to say.
+        one, and "everything off" all of them; neither needs `resume`. Returns whether it went well and what to say.
         """
         if self.outputs is None or not is_stop_order(text):
             return None
         try:
             if is_stop_of_one(text) and (name := self._find_only_on(self.outputs)):
                 return True, self.outputs.off(name, who)
+            if is_off_order(text):
+                return True, f"{self.outputs.make_safe(who)}; rules and plans go on, and STOP keeps everything off"
             return True, self.outputs.stop(who)
         except PicoclawError as error:
             return False, str(error)

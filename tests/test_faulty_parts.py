@@ -653,17 +653,30 @@ SAFE = "everything is at its safe level; nothing is switched on until you type `
 @pytest.mark.parametrize(
     "text",
     [
-        *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "all\toff"),
-        *("stop\r\n", "stop now", "stop all", "everything off", "STOP EVERYTHING NOW", "stop it all", "stop stop"),
-        *("turn everything off", "switch everything off now", "everything off, im going to bed", "halt", "Stopp!!", "halt, stopp!"),
-        *("Alles aus", "ＳＴＯＰ", "alles ausschalten", "mach alles aus", "alles aus, ich geh schlafen", "alto", "para todo", "apágalo todo"),
-        *("apaga todo, me piro", "corta corta", "arrête tout !!!", "éteins tout", "tout arrêter, vite", "stop please"),
+        *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "stop, all off"),
+        *("stop\r\n", "stop now", "stop all", "STOP EVERYTHING NOW", "stop it all", "stop stop", "everything off, stop", "halt", "Stopp!!"),
+        *("ＳＴＯＰ", "halt, stopp!", "alto", "para todo", "corta corta", "arrête tout !!!", "tout arrêter, vite", "stop please"),
     ],
 )  # fmt: skip
 def test_the_order_to_stop(pumping, text):
     assert runs(pumping) == ("1", False)
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, SAFE)
     assert runs(pumping) == ("0", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("all\toff", "everything off", "turn everything off", "switch everything off now", "everything off, im going to bed"),
+        *("Alles aus", "alles ausschalten", "mach alles aus", "alles aus, ich geh schlafen", "apágalo todo"),
+        *("apaga todo, me piro", "éteins tout"),
+    ],
+)
+def test_everything_off_stops_no_rule(pumping, text):
+    good, said = pumping.wiring.obey_stop_order(text, "owner")
+    assert (good, said.partition(";")[0]) == (True, SAFE.partition(";")[0])
+    assert runs(pumping) == ("0", False)
+    assert pumping.wiring.outputs.set("pump", "on", 30, "owner").startswith("pump is on")
 
 
 @pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça"])

@@ -224,8 +224,9 @@ class TimeReader:
         is_begun = spans or day or bare or self._skip("at", tail)
         first, stop = self._bare_clock(tail[begin:]) if is_begun or tail[:1].isdigit() else ({}, 0)
         until = self._skip("span_ends", tail, begin + stop) if first else 0
-        if until and not spans and tail[begin + stop : until].strip() in self._words["splits"]:
-            return none  # "at 6 and 9" are two times
+        joint = tail[begin + stop : until].strip() if until and not spans else ""
+        if joint in self._words["splits"] or (joint in self._words["at"] and self._skip("at", tail, start)):
+            return none  # "at 6 and 9" are two times, and "a las 6, a las 9"
         last, more = self._bare_clock(tail[until:]) if until else ({}, 0)
         if not last or self._length_word.match(tail, until + more):
             return none
@@ -392,10 +393,14 @@ class TimeReader:
         later = f"{int(clock[:2]) + 12:02}{clock[2:]}"
         return later if clock <= before[0] < later < "24" else clock
 
+    def _has_twelve_hours(self, said: Sequence[str]) -> bool:
+        """Whether an hour may be one of twelve: "at 4 o'clock" may, "um 4 Uhr" and "a las 4 horas" not."""
+        return "o'clock" in self._words["oclock"] or self._words["oclock"].keys().isdisjoint(said)
+
     def put_past_noon(self, clock: str, said: str) -> str:
         """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon, "um 4 Uhr" not."""
         is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
-        is_bare &= "o'clock" in self._words["oclock"] or self._words["oclock"].keys().isdisjoint(said.split())
+        is_bare &= self._has_twelve_hours(said.split())
         return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
 
     def _past_day(self, tail: str, start: int) -> tuple[str, int]:
@@ -601,7 +606,10 @@ class TimeReader:
             clock = ""
         if hour is None and "hour" in found:
             hour = _compute_hour(int(parse_amount(found["hour"], self._words["numbers"])), half)
-            either = once and not half and "minute" not in found and not found.get("day") and 1 <= hour < 12
+            is_bare = once and not half and "minute" not in found
+            either = is_bare and not found.get("day") and 1 <= hour < 12
+            if is_bare and not either and 1 <= hour < 6 and self._has_twelve_hours(found.get("oclock", "").split()):
+                hour += 12  # nobody plans for four in the night
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
             minutes += int(parse_amount(found.get("minutes", " 0").strip(), self._words["numbers"]))

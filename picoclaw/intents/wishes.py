@@ -375,7 +375,8 @@ class WishMatcher(IntentMatcher):
             return []
         halves, asking = self.words["halves"], self.words["questions"]
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
-        places = [i for i in places if not s.longest(halves, i)]  # "a las diez y media"
+        within = self._find_times_of_days(s) if len(places) > 1 else frozenset()
+        places = [i for i in places if i not in within and not s.longest(halves, i)]  # "a las diez y media"
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i
@@ -437,6 +438,14 @@ class WishMatcher(IntentMatcher):
                 if rest and not self._is_conditional(s, found):
                     return [(head, first), *rest]
         return []
+
+    def _find_times_of_days(self, s: Sentence) -> frozenset[int]:
+        """The words within a row of times that come again: "at 9, at 15 and at 21 every day" is no three wishes."""
+        for i in range(len(s.words)):
+            for repeat, count in self.times.repeated(s.words[i:], ""):
+                if len(repeat.times) > 2:
+                    return frozenset(range(i + 1, i + count))
+        return frozenset()
 
     def _is_half_said(
         self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]

@@ -83,6 +83,10 @@ class OutputsClient:
                         recover_outputs(self._home, self._board)  # ends one that does not answer
         return str(self._ask(request)["text"])
 
+    def make_safe(self, who: str) -> str:
+        """Bring everything to its safe level; it may be switched on again."""
+        return stop_outputs(self._home, self._board, who, stop=False)
+
     def stop(self, who: str) -> str:
         """Bring everything to its safe level, and keep it there until a person resumes."""
         return stop_outputs(self._home, self._board, who)
