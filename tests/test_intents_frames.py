@@ -144,7 +144,7 @@ SAID = [
     ),
     (
         "is it colder out than this time yesterday",
-        history(sensor="outside", quantity="temperature", when="last 1 hour", compare="this time yesterday"),
+        history(sensor="outside", quantity="temperature", when="last 20 minutes", compare="this time yesterday"),
     ),
     (
         "tell me when the greenhouse drops below 40 fahrenheit",

@@ -23,7 +23,7 @@ from picoclaw.automation.conditions import (
     has_changed,
     is_beyond,
 )
-from picoclaw.automation.rules import Rule, RuleSet
+from picoclaw.automation.rules import Rule, RuleSet, format_switch
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.records import NamedTuple, asdict, dataclass, replace
@@ -419,5 +419,5 @@ def format_outcome(outcome: str, waiting: Container[int]) -> str:
 def _format_actions(rule: Rule, seconds: float | None) -> str:
     written = rule.written
     lasts = f" for {times.format_duration(seconds, exact=True)}" if seconds else ""
-    switch = [f"switch {written.output} {written.level}{lasts}"] if written.output else []
+    switch = [f"{format_switch(written)}{lasts}"] if written.output else []
     return ", ".join([*switch, *(["tell"] if written.notify else []), *(["ask the model"] if written.ask else [])])

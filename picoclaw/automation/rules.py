@@ -139,6 +139,13 @@ def explain_rule(rule: Rule) -> str:
     return f"{rule.name}: {said}{''.join(gates)}: {' and '.join(describe_actions(rule))}.{f' {limits}.' if limits else ''}{off}"
 
 
+def format_switch(written: RuleConfig) -> str:
+    """What a rule does to its output: "switch fan on", or "set lamp to 70 %"."""
+    number = written.level.rstrip("% ")
+    is_percent = number.replace(".", "", 1).isdecimal()
+    return f"set {written.output} to {number} %" if is_percent else f"switch {written.output} {written.level}"
+
+
 def describe_actions(rule: Rule) -> Iterator[str]:
     written = rule.written
     if written.output:
@@ -148,7 +155,7 @@ def describe_actions(rule: Rule) -> Iterator[str]:
             if rule.instead
             else ""
         )
-        yield f"switch {written.output} {written.level} {lasts}{other}"
+        yield f"{format_switch(written)} {lasts}{other}"
     if written.notify:
         yield f"tell you {written.notify!r}"
     if written.ask:

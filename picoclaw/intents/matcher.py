@@ -53,7 +53,7 @@ from picoclaw.intents.sentence import (
     scale_value,
 )
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
-from picoclaw.intents.times import NO_HOUR
+from picoclaw.intents.times import NO_HOUR, is_moment
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
@@ -1004,8 +1004,8 @@ class IntentMatcher:
             found.pop("_job_amount", None)
         if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
             found = {name: last[name] for name in _SERIES if name in last} | found
-        is_now = intent.name == "history_compare" and "when" not in found
-        if is_now and (str(found.get("compare", "")).endswith("ago") or s.holds(self._book.slot("now_word").values)):
+        is_today = intent.name == "history_compare" and found.get("when", "today") == "today"
+        if is_today and (is_moment(str(found.get("compare", ""))) or s.holds(self._book.slot("now_word").values)):
             found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
         if "_earlier" in found:  # "and the day before?"
             from picoclaw.intents.questions import step_time

@@ -266,7 +266,9 @@ class IntentProvider:
 
         arguments = replace(match.arguments)
         if "notify" in arguments:  # made of the names that the tools have for quantities
-            arguments["notify"] = self._tell(match, arguments["notify"])
+            said, named = (str(one.get("when", "")).partition(".")[0] for one in (match.arguments, arguments))
+            told = re.sub(rf"^{re.escape(said)}(?=: )", named, arguments["notify"])
+            arguments["notify"] = self._tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
     def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:

@@ -12,6 +12,7 @@ from typing import Any
 from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
+from picoclaw.intents.times import is_moment
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import MONTHS, WEEKDAYS
@@ -454,16 +455,15 @@ class QuestionReader:
             )
         if len(times) > 1:
             is_same = times[0] == times[1]  # "this weekend and last weekend"
-            return None if is_same else ask("history_compare", when=times[0], compare=times[1])
+            when = "last 20 minutes" if times[0] == "today" and is_moment(times[1]) else times[0]
+            return None if is_same else ask("history_compare", when=when, compare=times[1])
         if times and before and parts.has("higher_word", "lower_word") and not parts.has("more", "than_past"):
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
             then = times[0].removeprefix("since ")
-            is_moment = (
-                then.endswith("ago") or then.startswith("this time") or then != times[0] or parts.has("now_word")
-            )
+            is_now = is_moment(then) or then != times[0] or parts.has("now_word")
             earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
-            when = "last 1 hour" if is_moment else earlier or "today"
+            when = "last 20 minutes" if is_now else earlier or "today"
             return ask("history_compare", when=when, compare=then) if then != when else None
         return None
 

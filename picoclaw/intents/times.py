@@ -627,6 +627,11 @@ class TimeReader:
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
 
+def is_moment(when: str) -> bool:
+    """Whether a time that is past is one that "now" is compared with: "this time yesterday", "an hour ago"."""
+    return when.endswith("ago") or when.startswith("this time")
+
+
 def _name_day_of_month(number: int) -> str:
     """The day as a job or a time that is past is told it: "12th"."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 * (number // 10 != 1), "th")

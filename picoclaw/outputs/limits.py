@@ -109,7 +109,7 @@ def _check_hours(output: OutputConfig, ask: OutputRequest, moment: LimitContext)
     if past >= length:
         return f"{output.name} may be on from {first} to {last}, and it is {moment.wall:%H:%M}"
     if length < 24 * HOUR_S and past + resolve_seconds(output, ask, moment) > length:
-        return f"{output.name} has to be off at {last}: ask for at most {int(length - past)} seconds"
+        return f"{output.name} has to be off at {last}: ask for at most {int(length - past)} s"
     return ""
 
 
@@ -131,7 +131,7 @@ def _check_longest_on(output: OutputConfig, ask: OutputRequest, moment: LimitCon
     if seconds > room:
         since = " since it was switched on" if _get_open_period(output, moment) else ""
         return (
-            f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {math.floor(room)} seconds"
+            f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {math.floor(room)} s"
         )
     return "" if seconds > 0 else "seconds must be more than 0"
 
@@ -151,7 +151,7 @@ def _check_duty(output: OutputConfig, ask: OutputRequest, moment: LimitContext) 
     # An hour that begins now holds no more than an hour of it.
     if min(resolve_seconds(output, ask, moment), HOUR_S) <= left or output.duty_s_per_hour >= HOUR_S:
         return ""
-    hint = f"ask for at most {math.floor(left)} seconds" if left >= 1 else "wait"
+    hint = f"ask for at most {math.floor(left)} s" if left >= 1 else "wait"
     return f"{output.name} may be on {output.duty_s_per_hour:g} s of any hour, {max(0, math.floor(left))} s are left: {hint}"
 
 

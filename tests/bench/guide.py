@@ -256,7 +256,7 @@ Without a model, picoclaw understands these sentences and many like them; with a
 as *greenhouse*, *fan* and *pump* stand for your own sensors and outputs. A whole conversation in
 [English](talk/en.md), [Deutsch](talk/de.md), [Español](talk/es.md) or [Français](talk/fr.md) shows the answers too.
 
-"stop" and "all off" switch every output to its safe level at once. "and yesterday?", "turn it off again" and "no, at 8:15"
+"stop" and "all off" switch every output to its safe level at once; "stop" also keeps it there. "and yesterday?", "turn it off again" and "no, at 8:15"
 refer to your last request. If something is missing, picoclaw asks for it; if it is not sure, it does nothing and
 says what it understood. You can add [your own sentences](howto/yours.md#your-own-sentences)."""
         yield from make_sentences("en", matcher, tools)
