@@ -667,7 +667,13 @@ def test_the_order_to_stop(pumping, text):
 @pytest.mark.parametrize(
     "text",
     [
-        *("all\toff", "everything off", "turn everything off", "switch everything off now", "everything off, im going to bed"),
+        *(
+            "all\toff",
+            "everything off",
+            "turn everything off",
+            "switch everything off now",
+            "everything off, im going to bed",
+        ),
         *("Alles aus", "alles ausschalten", "mach alles aus", "alles aus, ich geh schlafen", "apágalo todo"),
         *("apaga todo, me piro", "éteins tout"),
     ],

@@ -251,7 +251,9 @@ def test_a_rule_takes_another_condition_and_other_options_in_its_place(rules):
     call(rules, "rule", action="pause", name="valve_1")
     said = call(rules, "rule", action="change", name="valve_1", when="every monday at 8:00")
     assert said.startswith("the rule is changed: valve_1: every monday at 8:00: switch valve 1 on for 2 min")
-    graded = call(rules, "rule", action="add", when="every day at 9:00", output="valve 1", options={"level": "70", "lasts": "3 h"})
+    graded = call(
+        rules, "rule", action="add", when="every day at 9:00", output="valve 1", options={"level": "70", "lasts": "3 h"}
+    )
     assert "set valve 1 to 70 % for 3 h" in graded
     call(rules, "rule", action="remove", name="2")
     call(rules, "rule", action="change", name="1", options={"lasts": "1 minute"})

@@ -342,7 +342,10 @@ SAID = {
         ("enciende el ventilador si en el invernadero hace más de 30 grados", RULE),
         ("recuérdame todos los lunes revisar el filtro", remind("revisar el filtro", cron_expr="0 9 * * 1")),
         ("recuérdame todos los días a las 8 y a las 20 regar", remind("regar", cron_expr="0 8,20 * * *")),
-        ("recuérdame la pastilla a las 9, a las 15 y a las 21 cada día", remind("la pastilla", cron_expr="0 9,15,21 * * *")),
+        (
+            "recuérdame la pastilla a las 9, a las 15 y a las 21 cada día",
+            remind("la pastilla", cron_expr="0 9,15,21 * * *"),
+        ),
         ("quién tiene la llave", [("memory_search", {"query": "llave"})]),
         (
             "recuérdame todos los días a las 9 hasta el viernes regar",
@@ -428,7 +431,10 @@ SAID = {
         ("réveil à cinq heures", remind("Réveil !", at="05:00")),
         ("préviens-moi dans 8 minutes", remind("Le temps est écoulé.", at_seconds=480)),
         ("je dois appeler maman à 18h, rappelle-le-moi", remind("appeler maman", at="18:00")),
-        ("rappelle-moi le cachet tous les jours à 9 h, à 15 h et à 21 h", remind("cachet", cron_expr="0 9,15,21 * * *")),
+        (
+            "rappelle-moi le cachet tous les jours à 9 h, à 15 h et à 21 h",
+            remind("cachet", cron_expr="0 9,15,21 * * *"),
+        ),
         ("un rappel chaque matin à 7 h pour mes vitamines", remind("mes vitamines", cron_expr="0 7 * * *")),
         ("le premier mai à 8h, rappelle-moi de cueillir le muguet", remind("cueillir le muguet", at="1 may 08:00")),
         ("Tu peux enlever le rappel pour arroser, c'est déjà fait", [("cron", {"action": "remove", "job": 7})]),

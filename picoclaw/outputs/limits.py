@@ -130,9 +130,7 @@ def _check_longest_on(output: OutputConfig, ask: OutputRequest, moment: LimitCon
         return f"{output.name} has been on for its {output.longest_on_s:g} s; switch it off first"
     if seconds > room:
         since = " since it was switched on" if _get_open_period(output, moment) else ""
-        return (
-            f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {math.floor(room)} s"
-        )
+        return f"{output.name} may be on for {output.longest_on_s:g} s{since}: ask for at most {math.floor(room)} s"
     return "" if seconds > 0 else "seconds must be more than 0"
 
 
