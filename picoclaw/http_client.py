@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import socket
 import ssl
 import sys
@@ -328,3 +329,21 @@ def _set_keepalive(connection: socket.socket) -> None:
 
 class UnresolvedError(ConnectTimeout):
     """A name was not resolved in time."""
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+def iter_stream_lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    """Split at line feeds, carriage returns or both; JSON may hold what else Unicode calls the end of a line."""
+    held, returned = bytearray(), False
+    for piece in pieces:
+        *ended, rest = _LINE_END.split(piece[1:] if returned and piece.startswith(b"\n") else piece)
+        returned = piece.endswith(b"\r")
+        for end in ended:
+            held += end
+            yield held.decode("utf-8", "replace")
+            held.clear()
+        held += rest
+    if held:
+        yield held.decode("utf-8", "replace")

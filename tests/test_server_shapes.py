@@ -17,6 +17,7 @@ from shape_kit import House, check, every, play, row
 
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import DeadlinePassed, PicoclawError, Refused, Unavailable
+from picoclaw.http_client import iter_stream_lines
 from picoclaw.messages import Message, Request, Text
 from picoclaw.providers import http
 from picoclaw.providers.http import DONE_MARK, LARGEST_LINE, LARGEST_STREAM, MAX_BODY_BYTES, decompress, limit_stream
@@ -317,10 +318,10 @@ def test_a_server_that_does_not_hang_up_keeps_nobody_waiting() -> None:
 @each_row("size", [1, 2, 1000])
 def test_streams_are_read_whatever_their_lines_are_like(sent: bytes, values: list[Any], size: int) -> None:
     parts = (sent[i : i + size] for i in range(0, len(sent), size))
-    assert list(http.read_sse_objects(http.iter_stream_lines(parts))) == values
+    assert list(http.read_sse_objects(iter_stream_lines(parts))) == values
 
 
 @each_row("sent", [b"data: {odd\n\ndata: 1\n", b"data: {odd", b"data: {" + b"\ndata: x" * 100_000])
 def test_what_is_not_json_in_a_stream_is_named(sent: bytes) -> None:
     with pytest.raises(Unavailable, match="not JSON"):
-        list(http.read_sse_objects(http.iter_stream_lines(iter([sent]))))
+        list(http.read_sse_objects(iter_stream_lines(iter([sent]))))

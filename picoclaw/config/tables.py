@@ -20,6 +20,11 @@ AGENTS_FOLDER = "agents"
 _NAME = pattern(r"[a-z][a-z0-9_]{0,31}")
 
 
+def empty(kind: type) -> Any:
+    """Make the default of a key that holds a list or a table of its own: an empty one."""
+    return field(default_factory=kind)
+
+
 class Price(NamedTuple):
     """What a million tokens cost, in and out, in the owner's currency."""
 
@@ -68,8 +73,8 @@ class ModelConfig:
         Literal["auto", "full", "small"],
         "full: all tools; small: the matcher first, then one short prompt; auto: by the model's window and name",
     ] = "auto"
-    then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = field(
-        default_factory=list
+    then: Annotated[list[str], "names of [models.NAME] to ask when this one does not answer, in that order"] = empty(
+        list
     )
 
     @property
@@ -172,15 +177,9 @@ class ToolsConfig:
 
     exec: Annotated[Literal["allow", "ask", "off"], "whether the model may run commands"] = "allow"
     shell: Annotated[bool, "whether commands may be shell lines, not only a program with arguments"] = False
-    extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = field(
-        default_factory=list
-    )
-    environment: Annotated[list[str], "names of further environment variables for commands"] = field(
-        default_factory=list
-    )
-    offer: Annotated[list[str], "further tools that are described to the model, such as i2c"] = field(
-        default_factory=list
-    )
+    extra_folders: Annotated[list[str], "folders outside the workspace that file tools may use"] = empty(list)
+    environment: Annotated[list[str], "names of further environment variables for commands"] = empty(list)
+    offer: Annotated[list[str], "further tools that are described to the model, such as i2c"] = empty(list)
 
     def check(self, where: str) -> None:
         """Raise ConfigError for a folder that is no whole path; `where` names the table."""
@@ -239,9 +238,7 @@ class CostsConfig:
     day_tokens: Annotated[int, Span(0, 10_000_000_000), "tokens in and out per day; 0 for no cap"] = 0
     day_money: Annotated[float, Span(0, 1_000_000), "money per day, in your currency; 0 for no cap"] = 0.0
     currency: Annotated[str, "your currency, such as EUR (only for display)"] = ""
-    prices: Annotated[dict[str, Any], "by model: [in, out], the prices of a million tokens"] = field(
-        default_factory=dict
-    )
+    prices: Annotated[dict[str, Any], "by model: [in, out], the prices of a million tokens"] = empty(dict)
 
     @property
     def by_model(self) -> dict[str, Price]:
@@ -275,13 +272,9 @@ class PageConfig:
     enabled: Annotated[bool, "whether it is served"] = False
     host: Annotated[str, "the address to listen at; 0.0.0.0 for the whole network"] = "127.0.0.1"
     port: Annotated[int, Span(1, 65_535), "the port to listen at"] = 8737
-    names: Annotated[list[str], "other names of the board in your network"] = field(default_factory=list)
-    origins: Annotated[list[str], "its public addresses behind a proxy, such as https://shed.example"] = field(
-        default_factory=list
-    )
-    proxies: Annotated[list[str], "addresses of these proxies, whose X-Forwarded-For header is trusted"] = field(
-        default_factory=list
-    )
+    names: Annotated[list[str], "other names of the board in your network"] = empty(list)
+    origins: Annotated[list[str], "its public addresses behind a proxy, such as https://shed.example"] = empty(list)
+    proxies: Annotated[list[str], "addresses of these proxies, whose X-Forwarded-For header is trusted"] = empty(list)
     openai: Annotated[bool, "whether programs with a token of yours may use the board as an OpenAI model"] = False
     agent: ChannelAgent = ""
 
@@ -296,9 +289,7 @@ class PageConfig:
 class TelegramConfig:
     """[telegram]: the Telegram bot; its token is in secrets.toml."""
 
-    allow: Annotated[list[int], "numbers of people who may chat, in addition to paired people"] = field(
-        default_factory=list
-    )
+    allow: Annotated[list[int], "numbers of people who may chat, in addition to paired people"] = empty(list)
     api_url: Annotated[str, "the address of the Bot API server"] = "https://api.telegram.org"
     owner: Annotated[int, Span(0, 2**52), "your number; 0: the first person paired, or the first in allow"] = 0
     agent: ChannelAgent = ""
@@ -313,7 +304,7 @@ class MatrixConfig:
 
     homeserver: Annotated[str, "the address of the account's server, such as https://matrix.example.org"] = ""
     allow: Annotated[list[str], 'people who may chat, such as "@ann:example.org", in addition to paired people'] = (
-        field(default_factory=list)
+        empty(list)
     )
     owner: Annotated[str, 'you, such as "@me:example.org"; "": the first person paired, or the first in allow'] = ""
     agent: ChannelAgent = ""
@@ -417,9 +408,7 @@ class AgentConfig:
     name: Annotated[str, "its display name; '': its key"] = ""
     description: Annotated[str, "its purpose, in a sentence; people and other agents choose by it"] = ""
     model: Annotated[str, "the NAME of a [models.NAME]; '': as [model]"] = ""
-    tools: Annotated[list[str], "the only tools it may use, such as sensor_read or memory_*; empty: all"] = field(
-        default_factory=list
-    )
+    tools: Annotated[list[str], "the only tools it may use, such as sensor_read or memory_*; empty: all"] = empty(list)
     workspace: Annotated[str, "a folder of yours for its files; '': agents/KEY in the home"] = ""
     type: Annotated[
         Literal["open", "predefined"],
@@ -431,7 +420,7 @@ class AgentConfig:
     )
     then: Annotated[
         list[str], 'models to ask if its own fails, in this order: names of [models.NAME], or "model" for [model]'
-    ] = field(default_factory=list)
+    ] = empty(list)
     steps: Annotated[int, Span(0, 1000), "model calls with tools in one of its turns; 0: as under [limits]"] = 0
     seconds: Annotated[float, Span(0, 86_400), "seconds that one of its turns may take; 0: as under [limits]"] = 0.0
     tokens: Annotated[int, Span(0, 100_000_000), "tokens in and out of one of its turns; 0: as under [limits]"] = 0
@@ -727,9 +716,7 @@ class SensorConfig:
     address: Annotated[int, Span(0x08, 0x77), "7-bit address, 0x08 to 0x77"] = 0
     chip: Annotated[int, Span(0, 255), "chip select, the M of /dev/spidevN.M"] = 0
     port: Annotated[str, "serial port such as /dev/serial0, or 1-Wire device such as 28-00000a1b2c3d"] = ""
-    options: Annotated[dict[str, Any], "options of the driver, such as { shunt_ohms = 0.1 }"] = field(
-        default_factory=dict
-    )
+    options: Annotated[dict[str, Any], "options of the driver, such as { shunt_ohms = 0.1 }"] = empty(dict)
     mqtt: Annotated[str, "instead of part: the topic of its values"] = ""
     field: Annotated[str, "with mqtt: where the value is in JSON, such as SI7021.Temperature or values[0]"] = ""
     unit: Annotated[str, "with mqtt: the published unit, such as °C"] = ""
@@ -760,22 +747,18 @@ _HERE_ONLY = ("folders", "write", "network", "environment")
 class McpConfig:
     """[mcp.NAME]: an MCP server, whose tools the agent has as NAME.tool once you have agreed to them."""
 
-    command: Annotated[list[str], "the program and its arguments; it runs in the sandbox of commands"] = field(
-        default_factory=list
-    )
+    command: Annotated[list[str], "the program and its arguments; it runs in the sandbox of commands"] = empty(list)
     url: Annotated[str, "instead of command: the address of a server; its token: [keys] mcp_NAME"] = ""
-    tools: Annotated[list[str], "names of the tools to use; empty: all"] = field(default_factory=list)
+    tools: Annotated[list[str], "names of the tools to use; empty: all"] = empty(list)
     descriptions: Annotated[
         Literal["names", "shown", "trusted"],
         "how a model sees a tool: names: its name and arguments; shown: also the server's description, as untrusted text;"
         " trusted: the same, as your own words",
     ] = "names"
-    folders: Annotated[list[str], "with command: folders that it may read"] = field(default_factory=list)
-    write: Annotated[list[str], "with command: folders that it may read and change"] = field(default_factory=list)
+    folders: Annotated[list[str], "with command: folders that it may read"] = empty(list)
+    write: Annotated[list[str], "with command: folders that it may read and change"] = empty(list)
     network: Annotated[bool, "with command: whether it may use the network"] = False
-    environment: Annotated[list[str], "with command: names of environment variables for it"] = field(
-        default_factory=list
-    )
+    environment: Annotated[list[str], "with command: names of environment variables for it"] = empty(list)
     seconds: Annotated[float, Span(1, 3600), "seconds that a call may take"] = 60.0
     idle_minutes: Annotated[float, Span(0.1, 1440), "minutes without a call after which the server is stopped"] = 10.0
     client_id: Annotated[str, "with url: the OAuth client that you have registered; '': registered automatically"] = ""

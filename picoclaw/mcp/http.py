@@ -36,6 +36,7 @@ from picoclaw.http_client import (
     Response,
     Timeout,
     TimeoutException,
+    iter_stream_lines,
 )
 from picoclaw.mcp import MAX_MESSAGE_BYTES, McpError, ServerGone, Wire, clean_line, get_list, get_object
 from picoclaw.mcp.client import AuthNeeded, HttpRefused, McpClient, PendingReply, SessionLost
@@ -296,7 +297,7 @@ def _get_json(http: Client, place: str) -> dict[str, Any]:
     """What is at an address, nothing where that is no JSON object."""
     try:
         with http.stream("GET", place, timeout=_WAITS, headers={"Accept": "application/json"}) as answer:
-            return _read_json(answer.iter_bytes()) if answer.is_success else {}
+            return _read_json(answer) if answer.is_success else {}
     except (HTTPError, InvalidURL):
         return {}
 
@@ -304,20 +305,15 @@ def _get_json(http: Client, place: str) -> dict[str, Any]:
 def _send(http: Client, place: str, data: bytes, headers: dict[str, str]) -> dict[str, Any]:
     try:
         with http.stream("POST", place, timeout=_WAITS, content=data, headers=headers) as answer:
-            return _read_json(answer.iter_bytes())
+            return _read_json(answer)
     except (HTTPError, InvalidURL) as error:
         raise McpError(f"{clean_line(place, 100)} cannot be asked: {clean_line(error, 200)}") from None
 
 
-def _read_json(pieces: Iterator[bytes]) -> dict[str, Any]:
-    body = bytearray()
-    for piece in pieces:
-        body += piece
-        if len(body) > _MAX_BYTES:
-            return {}
+def _read_json(answer: Response) -> dict[str, Any]:
     try:
-        return get_object(json.loads(bytes(body)))
-    except (ValueError, RecursionError):
+        return get_object(json.loads(_read_whole(answer, _MAX_BYTES)))
+    except (ServerGone, ValueError, RecursionError):
         return {}
 
 
@@ -522,16 +518,12 @@ def _read_whole(answer: Response, most: int) -> bytes:
 def _iter_events(pieces: Iterator[bytes]) -> Iterator[_StreamEvent]:
     """Read server-sent events (https://html.spec.whatwg.org/#parsing-an-event-stream). Raises ServerGone for too much."""
     event: dict[str, Any] = {"id": "", "data": [], "retry": None}
-    total = 0
-    for line in _iter_lines(pieces):
-        total += len(line)
-        if total > _MAX_STREAM_BYTES:
-            raise ServerGone(f"it sends more than {_MAX_STREAM_BYTES >> 20} MB, and is not listened to any more")
+    for line in iter_stream_lines(_guard(pieces)):
         if not line:
             yield _StreamEvent(event["id"], "\n".join(event["data"]), event["retry"])
             event = {"id": "", "data": [], "retry": None}
             continue
-        key, _, value = line.decode("utf-8", "replace").partition(":")
+        key, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if key == "data":
             event["data"].append(value)
@@ -543,15 +535,13 @@ def _iter_events(pieces: Iterator[bytes]) -> Iterator[_StreamEvent]:
         yield _StreamEvent(event["id"], "\n".join(event["data"]), event["retry"])
 
 
-def _iter_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    held = bytearray()
+def _guard(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Hand on the pieces of a stream. Raises ServerGone for too long a one, or too long a line."""
+    total = held = 0
     for piece in pieces:
-        held += piece
-        if b"\n" in piece or b"\r" in piece:
-            *lines, rest = bytes(held).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-            held = bytearray(rest)
-            yield from lines
-        if len(held) > MAX_MESSAGE_BYTES:
+        total, held = total + len(piece), len(piece) if b"\n" in piece else held + len(piece)
+        if held > MAX_MESSAGE_BYTES:
             raise ServerGone(f"it sends a message of more than {MAX_MESSAGE_BYTES >> 20} MB")
-    if held:
-        yield bytes(held)
+        if total > _MAX_STREAM_BYTES:
+            raise ServerGone(f"it sends more than {_MAX_STREAM_BYTES >> 20} MB, and is not listened to any more")
+        yield piece

@@ -313,24 +313,8 @@ def _get_reason(error: Exception) -> str:
 # Server-sent events (WHATWG HTML, section 9.2) as model servers send them, well or badly. Pure.
 
 DONE_MARK = "[DONE]"
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _MAX_QUOTED = 50_000
 """Characters of an event that is written over several lines."""
-
-
-def iter_stream_lines(pieces: Iterator[bytes]) -> Iterator[str]:
-    """Split at line feeds, carriage returns or both; JSON may hold what else Unicode calls the end of a line."""
-    held, returned = bytearray(), False
-    for piece in pieces:
-        *ended, rest = _LINE_END.split(piece[1:] if returned and piece.startswith(b"\n") else piece)
-        returned = piece.endswith(b"\r")
-        for end in ended:
-            held += end
-            yield held.decode("utf-8", "replace")
-            held.clear()
-        held += rest
-    if held:
-        yield held.decode("utf-8", "replace")
 
 
 def read_sse_objects(lines: Iterator[str]) -> Iterator[Any]:

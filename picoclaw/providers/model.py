@@ -28,7 +28,7 @@ from picoclaw.errors import (
     Refused,
     Unavailable,
 )
-from picoclaw.http_client import Client, Connection
+from picoclaw.http_client import Client, Connection, iter_stream_lines
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.prompts import estimate_tokens
 from picoclaw.providers import FallbackProvider, Provider, http
@@ -277,7 +277,7 @@ class ModelProvider:
 
     def _read_objects(self, pieces: Iterator[bytes]) -> Iterator[Any]:
         """The JSON objects of a streamed answer or the one of a whole answer, whichever the server chose to send."""
-        lines = map(self._mask.whole, http.iter_stream_lines(pieces))
+        lines = map(self._mask.whole, iter_stream_lines(pieces))
         first = next((line for line in lines if line.strip()), "").lstrip("\ufeff")
         http.refuse_web_page(first, self._url)
         if _FIELD.match(first):

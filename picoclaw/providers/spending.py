@@ -135,10 +135,6 @@ def list_payers(agent: str, cause: str) -> list[str]:
     return [agent, *(askers.split("/") if kind == "subagent" and askers else ())]
 
 
-def _add_use(used: DailyUse, taken: LedgerTotals) -> DailyUse:
-    return DailyUse(used.tokens + taken.tokens, used.money + taken.money)
-
-
 class LedgerEntry(NamedTuple):
     """A request that is being made, with what it was entered for."""
 
@@ -189,10 +185,9 @@ class UsageLedger:
         self._now, self._ring, self._clock = now, ring, clock
         self._agent, self._person = agent, person
         self._prices = costs.by_model
-        self._caps = caps or {}
-        self._has_caps = bool(costs.day_tokens or costs.day_money or self._caps)
-        self._known = DailyUse()
-        self._used: dict[str, DailyUse] = {}
+        self._caps = {"": costs, **(caps or {})}
+        self._has_caps = bool(costs.day_tokens or costs.day_money or caps)
+        self._used = dict.fromkeys(self._caps, DailyUse())
         self._has_message = False
 
     def today(self) -> DailyUse:
@@ -213,18 +208,14 @@ class UsageLedger:
 
     def _count(self, rows: LedgerRows) -> None:
         """See what of the caps is used."""
-        self._known = count_use(rows, self._prices)
         for key in self._caps:
-            own = {place: taken for place, taken in rows.items() if key in list_payers(place.agent, place.cause)}
+            own = {at: taken for at, taken in rows.items() if not key or key in list_payers(at.agent, at.cause)}
             self._used[key] = count_use(own, self._prices)
 
     def _explain(self, cause: str) -> str:
-        if why := explain_cap(self._known, self.costs, cause):
-            return why
-        for key in list_payers(self._agent, cause):
-            used = self._used.get(key, DailyUse())
-            if key in self._caps and (why := explain_cap(used, self._caps[key], cause)):
-                return f"the agent {key}: {why.replace('[costs]', f'[agents.{key}]')}"
+        for key in ("", *list_payers(self._agent, cause)):
+            if key in self._caps and (why := explain_cap(self._used[key], self._caps[key], cause)):
+                return f"the agent {key}: {why.replace('[costs]', f'[agents.{key}]')}" if key else why
         return ""
 
     @contextmanager
@@ -291,9 +282,9 @@ class UsageLedger:
             why = self._explain(place.cause) if counts else ""
             if not why:
                 self.accounts.note(place, entered)
-                self._known = _add_use(self._known, entered)
-                payers = list_payers(place.agent, place.cause)
-                self._used |= {key: _add_use(self._used.get(key, DailyUse()), entered) for key in payers}
+                for key in {"", *list_payers(place.agent, place.cause)} & self._used.keys():
+                    used = self._used[key]
+                    self._used[key] = DailyUse(used.tokens + entered.tokens, used.money + entered.money)
         self._ring_for_message()
         if why:
             raise OverBudget(why, retry_after=get_seconds_left(now))
@@ -336,13 +327,13 @@ class UsageLedger:
         if not self._has_caps:
             return
         self._count(ledger.select_usage(connection, day, day))
-        level = get_reached_limit(self._known.percent(self.costs))
+        level = get_reached_limit(self._used[""].percent(self.costs))
         before, *steps = get_mark(connection, CAP_LEVEL_MARK).split() or [""]
         warned, newest = (int(steps[0]), int(steps[-1])) if before == day else (0, 0)
         if level != newest:
             set_mark(connection, CAP_LEVEL_MARK, f"{day} {max(warned, level)} {level}")
         if level and not warned:
-            text = _WARNING.format(used=format_use(self._known, self.costs))
+            text = _WARNING.format(used=format_use(self._used[""], self.costs))
             put_message(connection, get_last_chat(connection), text, self._now().timestamp())
             self._has_message = True
 
