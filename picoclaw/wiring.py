@@ -120,9 +120,7 @@ class Wiring:
 
     def measured(self) -> dict[str, list[str]]:
         """Name the sensors and what each measures, without reading any."""
-        from picoclaw.tools.rules import list_measured
-
-        return list_measured(self.board, self.wired, self.drivers)
+        return loader.list_measured(self.board, self.wired, self.drivers)
 
     def buses(self) -> Iterator[ToolGroup]:
         """The tools of the buses that this board has; what is not there costs no memory and no word of the prompt."""

@@ -22,7 +22,7 @@ from picoclaw.security.policy import Policy
 from picoclaw.store.database import HISTORY_MIGRATIONS, Database
 from picoclaw.store.samples import ClockReading, RuleLog, SampleBlock, Samples, SensorFailure, Series
 from picoclaw.tools.registry import Toolset
-from picoclaw.tools.rules import RuleTool, list_measured
+from picoclaw.tools.rules import RuleTool
 from picoclaw.tools.sensors import SensorHistory
 from picoclaw.wiring import Wiring
 
@@ -179,7 +179,7 @@ def rules(tmp_path):
         return ask.yes
 
     ask.yes, ask.shown = True, shown
-    group = RuleTool(tmp_path, lambda: list_measured(wiring.board, wiring.wired, wiring.drivers))
+    group = RuleTool(tmp_path, wiring.measured)
     tools = toolset(group, ask=ask)
     tools.asked, tools.home = ask, tmp_path
     return tools

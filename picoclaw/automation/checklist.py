@@ -693,10 +693,7 @@ class BoardEnvironment:
 
     def measures(self, sensor: str) -> Sequence[str]:
         """Name what it measures, by quantity and channel; none where that is not known."""
-        found = [found for found in loader.list_sensors(self.board, dict(self.wired)) if found.name == sensor]
-        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for one in found for known in one.kernel]
-        ours = [what for one in found if one.part and not one.kernel for what in self.drivers.channels(one.part)]
-        return list(dict.fromkeys([*by_kernel, *ours]))
+        return loader.list_measured(self.board, self.wired, self.drivers).get(sensor, [])
 
     def mark(self, path: str) -> str:
         """Tell a file's state by its size and time; '' where it cannot be looked at."""

@@ -198,10 +198,9 @@ def _explain_rule(app: App, given: Options) -> int:
 
 
 def _list_doubts(app: App, rule: rules.Rule) -> list[str]:
-    from picoclaw.tools.rules import list_doubts, list_measured
+    from picoclaw.tools.rules import list_doubts
 
-    wiring = app.wiring
-    return list(list_doubts(rule, app.config.home, list_measured(wiring.board, wiring.wired, wiring.drivers)))
+    return list(list_doubts(rule, app.config.home, app.wiring.measured()))
 
 
 def _check_rules(app: App, _: Options) -> int:

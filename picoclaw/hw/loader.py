@@ -482,6 +482,16 @@ def list_sensors(board: Board, wired: Mapping[str, WiredPart]) -> list[Sensor]:
     return [*found, *(Sensor(sensor.name, None, [sensor]) for sensor in known)]
 
 
+def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: Drivers) -> dict[str, list[str]]:
+    """List the sensors and what each measures, with its channels, without reading any."""
+    found: dict[str, list[str]] = {}
+    for sensor in list_sensors(board, wired):
+        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for known in sensor.kernel]
+        ours = drivers.channels(sensor.part) if sensor.part and not by_kernel else []
+        found.setdefault(sensor.name, []).extend(dict.fromkeys([*by_kernel, *ours]))
+    return found
+
+
 def read_sensor(board: Board, drivers: Drivers, sensor: Sensor, asked: str = "temperature") -> list[Reading]:
     """Measure: by the kernel's driver where one is bound, else by ours; a failure names the quantity `asked` for."""
     if sensor.part is None:

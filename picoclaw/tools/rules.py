@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from picoclaw.automation import conditions, rules
 from picoclaw.automation.clock import wake_all
 from picoclaw.errors import ConfigError, ToolError
-from picoclaw.hw import loader
-from picoclaw.hw.board import Board
-from picoclaw.hw.reading import WiredPart
 from picoclaw.messages import Caller
 from picoclaw.outputs import config
 from picoclaw.records import NamedTuple
@@ -241,13 +238,3 @@ def _list_unmeasured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) ->
             yield f"there is no sensor {sensor!r}{find_nearest(sensor, dict.fromkeys(measured)) if measured else ''}"
         elif quantities and quantity not in quantities:
             yield f"{sensor} does not measure {quantity}; it measures {', '.join(quantities)}"
-
-
-def list_measured(board: Board, wired: Mapping[str, WiredPart], drivers: loader.Drivers) -> dict[str, list[str]]:
-    """List the sensors and what each measures, with its channels, without reading any."""
-    found: dict[str, list[str]] = {}
-    for sensor in loader.list_sensors(board, wired):
-        by_kernel = [f"{known.quantity} {known.channel}".rstrip() for known in sensor.kernel]
-        ours = drivers.channels(sensor.part) if sensor.part and not by_kernel else []
-        found.setdefault(sensor.name, []).extend(dict.fromkeys([*by_kernel, *ours]))
-    return found
