@@ -222,3 +222,13 @@ def remove_invisible(text: str) -> str:
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which a model may write as escapes and which no database, server or terminal takes."""
     return text.encode("utf-8", "replace").decode()
+
+
+def diff_texts(old: str, new: str, before: str, after: str) -> str:
+    """Show how a text changes, in the form that `patch -p0` takes, and takes back with -R, under these two names."""
+    import difflib
+
+    # split at line feeds alone, as patch does
+    one, other = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
+    lines = difflib.unified_diff(one, other, before, after)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

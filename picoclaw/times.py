@@ -625,3 +625,11 @@ def parse_hour_span(text: str, where: str) -> tuple[time, time] | None:
     if start == end:
         raise ConfigError(f'{where} is {text!r}; write it like "22:00-07:00", or "" for none')
     return start, end
+
+
+def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
+    """Whether a local time is in the quiet hours, which may cross midnight."""
+    if quiet is None:
+        return False
+    (start, end), clock = quiet, now.time()
+    return start <= clock < end if start < end else clock >= start or clock < end

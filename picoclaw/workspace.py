@@ -21,7 +21,7 @@ from picoclaw.files import create_file, explain_os_error, find_shipped, make_fol
 from picoclaw.markdown import blank_comments, describe_hidden, find_hidden, remove_hidden
 from picoclaw.prompts import Page
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern, remove_invisible
+from picoclaw.text import diff_texts, pattern, remove_invisible
 from picoclaw.times import find_zone
 
 MAX_WHOLE_BYTES = 1_000_000
@@ -141,9 +141,6 @@ def _make_read_error(path: Path, why: str) -> ConfigError:
     return ConfigError(f"{path} cannot be read: {why}")
 
 
-_NO_NEWLINE = b"\n\\ No newline at end of file\n"
-
-
 def _merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     """Bring into a page what a template has gained, and take out of it what the template has lost.
 
@@ -216,8 +213,9 @@ class WorkspaceTemplates:
     created again, and what a newer template has more or less is offered.
     """
 
-    def __init__(self, home: Path, templates: Path) -> None:
-        self._workspace, self._home, self._templates = home / "workspace", home, templates
+    def __init__(self, home: Path, templates: Path | None = None) -> None:
+        self._workspace, self._home = home / "workspace", home
+        self._templates = templates or find_shipped("templates") / "workspace"
         self._list = home / "seeds.json"
 
     def list_new(self) -> list[str]:
@@ -263,13 +261,10 @@ class WorkspaceTemplates:
 
     def diff(self, name: str) -> bytes:
         """Show how a page would have what is new in its template, as `patch -p0` in the workspace takes it."""
-        import difflib
-
         own = self._read_page(name) or b""
-        texts = own, self._merge(own, name, self._read_known()[name])
-        old, new = (re.findall(rb"[^\n]*\n|[^\n]+", text) for text in texts)  # the last line may have no end
-        shown = difflib.diff_bytes(difflib.unified_diff, old, new, name.encode(), name.encode())
-        return b"".join(line if line.endswith(b"\n") else line + _NO_NEWLINE for line in shown)
+        new = self._merge(own, name, self._read_known()[name])
+        old, merged = (text.decode(errors="surrogateescape") for text in (own, new))
+        return diff_texts(old, merged, name, name).encode(errors="surrogateescape")
 
     def accept(self, names: Iterable[str]) -> CreatedFiles:
         """Mark the newest templates of these pages as known, so that their changes are not offered again."""
@@ -388,17 +383,15 @@ class OwnPages(Protocol):
 class Pages:
     """The pages of one home, each read again when its file has changed."""
 
-    def __init__(
-        self, home: Path, templates: Path | None = None, shared: "Pages | None" = None, own: OwnPages | None = None
-    ) -> None:
-        """Reads nothing yet. `templates` are seeds other than the shipped ones.
+    def __init__(self, home: Path, shared: "Pages | None" = None, own: OwnPages | None = None) -> None:
+        """Reads nothing yet.
 
         With `shared`, `home` is a person's part of a home, or of an agent's folder, which has their notes; all other pages
         are the shared ones. Before either come those of `own`.
         """
-        workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
+        workspace, source = home / "workspace", find_shipped("templates") / "workspace"
         self._home, self._workspace, self._source = home, workspace, source
-        self._seeds = WorkspaceTemplates(home, source)
+        self._seeds = WorkspaceTemplates(home)
         self._own = TextFiles(workspace, MAX_PAGE_BYTES, workspace, self._clean)
         self._templates = TextFiles(source, MAX_PAGE_BYTES, clean=self._clean)
         self._problems: dict[str, str] = {}
@@ -503,10 +496,10 @@ class Prompts:
     owner's ends a turn.
     """
 
-    def __init__(self, workspace: Path, templates: Path | None = None) -> None:
-        """Reads nothing yet. `templates` are others than the shipped ones."""
+    def __init__(self, workspace: Path) -> None:
+        """Reads nothing yet."""
         self._folder = workspace / "prompts"
-        self._source = templates or find_shipped("templates") / "prompts"
+        self._source = find_shipped("templates") / "prompts"
         self._own = TextFiles(self._folder, _MAX_PROMPT_BYTES, workspace, _clean_prompt)
         self._shipped = TextFiles(self._source, _MAX_PROMPT_BYTES, clean=_clean_prompt)
         self._shipped_texts: dict[str, str | None] = {}
@@ -704,7 +697,7 @@ def prepare_home(
             raise ConfigError(
                 f"{folder} cannot be made: {explain_os_error(error)}; or set PICOCLAW_HOME to another folder"
             ) from None
-    seeds = _open_templates(home, templates)
+    seeds = WorkspaceTemplates(home, templates)
     try:
         names = list(TEMPLATE_PAGES) if restore else seeds.list_new()
     except ConfigError as error:
@@ -730,7 +723,7 @@ def prepare_folder(folder: Path, names: Collection[str] = TEMPLATE_PAGES) -> Cre
         make_folder(folder / "workspace" / "memory")
     except OSError as error:
         raise ConfigError(f"{folder} cannot be made: {explain_os_error(error)}") from None
-    seeds = _open_templates(folder, None)
+    seeds = WorkspaceTemplates(folder)
     new = [name for name in seeds.list_new() if name in names]
     return seeds.create(new) if new else CreatedFiles([], "")
 
@@ -745,13 +738,9 @@ def is_own_home(home: Path) -> bool:
     return any(os.path.lexists(home / name) for name in _OWN_FILES)
 
 
-def _open_templates(home: Path, templates: Path | None = None) -> WorkspaceTemplates:
-    return WorkspaceTemplates(home, templates or find_shipped("templates") / "workspace")
-
-
 def examine_workspace(home: Path) -> Iterator[tuple[str, str]]:
     """List problems of the workspace and their fixes; changes nothing."""
-    seeds, pages, prompts = _open_templates(home), Pages(home), Prompts(home / "workspace")
+    seeds, pages, prompts = WorkspaceTemplates(home), Pages(home), Prompts(home / "workspace")
     pages.pages((*PAGES, "HEARTBEAT.md", ONBOARDING_PAGE))
     yield from ((problem, "until then no model is shown it") for problem in pages.problems)
     try:
@@ -775,13 +764,13 @@ def examine_workspace(home: Path) -> Iterator[tuple[str, str]]:
 
 def diff_templates(home: Path, templates: Path | None = None) -> bytes:
     """Show what is new in the templates of the owner's pages, for `patch -p0`; raises ConfigError."""
-    seeds = _open_templates(home, templates)
+    seeds = WorkspaceTemplates(home, templates)
     return b"".join(seeds.diff(name) for name in seeds.list_changed())
 
 
 def keep_pages(home: Path) -> list[str]:
     """Keep the owner's pages, and offer the present changes of the templates no more; returns their names. Raises ConfigError."""
-    seeds = _open_templates(home)
+    seeds = WorkspaceTemplates(home)
     changed = seeds.list_changed()
     if problem := seeds.accept(changed).problem:
         raise ConfigError(problem)

@@ -22,7 +22,6 @@ from picoclaw.automation.heartbeat import (
     HeartbeatTime,
     Situation,
     decide_heartbeat,
-    is_quiet,
 )
 from picoclaw.config.tables import UNATTENDED_LIMITS, HeartbeatConfig
 from picoclaw.errors import ConfigError, DeviceMissing, StoreError
@@ -31,6 +30,7 @@ from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import ChecklistItemState, Heartbeats
+from picoclaw.times import is_quiet
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=BERLIN)

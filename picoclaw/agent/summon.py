@@ -3,7 +3,6 @@
 Decides nothing: the caller shows the changes, and writes those that the owner agrees to.
 """
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +17,7 @@ from picoclaw.messages import Message, Purpose, Request
 from picoclaw.prompts import Page, Templates, count_bytes, estimate_tokens, fill_block, fill_template, limit_pages
 from picoclaw.providers import WholeAnswer
 from picoclaw.records import NamedTuple
-from picoclaw.text import escape_control_tokens, list_terms, pattern
+from picoclaw.text import diff_texts, escape_control_tokens, list_terms, pattern
 from picoclaw.workspace import read_bytes
 
 SUMMON_FILES = ("SOUL.md", "IDENTITY.md", "AGENTS.md", "TOOLS.md", "HEARTBEAT.md")
@@ -201,12 +200,8 @@ def _decode_own_file(path: Path, data: bytes) -> str:
 
 
 def format_diff(change: FileChange) -> str:
-    """Show a change in the form that `patch -p0` takes, and takes back with -R."""
-    before = "/dev/null" if change.found is None else change.name
-    # split at line feeds alone, as patch does
-    old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (change.old, change.new))
-    lines = difflib.unified_diff(old, new, before, change.name)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    """Show a change as a patch."""
+    return diff_texts(change.old, change.new, change.name if change.found is not None else "/dev/null", change.name)
 
 
 def write_change(workspace: Path, change: FileChange) -> bool:

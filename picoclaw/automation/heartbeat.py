@@ -24,7 +24,7 @@ from picoclaw.messages import End, Event, Inbound, Stop, ToolRun, Turn
 from picoclaw.records import NamedTuple, dataclass, field
 from picoclaw.store.jobs import HEARTBEAT_SESSION, HeartbeatDay, HeartbeatOutcome, HeartbeatRecord, Heartbeats
 from picoclaw.text import pattern, remove_invisible
-from picoclaw.times import format_duration, get_seconds_until, parse_moment
+from picoclaw.times import format_duration, get_seconds_until, is_quiet, parse_moment
 
 MAX_QUESTION = 8000
 """Characters; lines that have no room stay due."""
@@ -113,14 +113,6 @@ def _list_objections(s: Situation) -> Iterator[tuple[str, bool, str]]:
         used = f"the day's {s.cap:,} tokens for heartbeats are used ({s.used:,})"
         yield "budget", True, f"{used}; they go on tomorrow, chats go on now"
     yield "costs", True, s.held
-
-
-def is_quiet(quiet: tuple[time, time] | None, now: datetime) -> bool:
-    """Whether a local time is in the quiet hours, which may cross midnight."""
-    if quiet is None:
-        return False
-    (start, end), clock = quiet, now.time()
-    return start <= clock < end if start < end else clock >= start or clock < end
 
 
 def _compute_wait(s: Situation, rule: str) -> float | None:

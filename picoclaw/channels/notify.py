@@ -17,6 +17,7 @@ from picoclaw.http_client import Client, Connection, HTTPError, InvalidURL, Time
 from picoclaw.messages import Turn, TurnHooks
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
+from picoclaw.times import is_quiet, parse_hour_span
 
 _TIMEOUT_S, _CONNECT_S, _DOWN_S = 20.0, 10.0, 30.0
 _MAX_CHARS = 3000  # ntfy makes a file of more than 4096 bytes
@@ -80,12 +81,12 @@ class NotifyChannel:
 
     def _make_body(self, message: OutboxMessage) -> tuple[str, dict[str, object]]:
         text = message.text if len(message.text) <= _MAX_CHARS else f"{message.text[:_MAX_CHARS]}…"
-        is_quiet = self._config.is_quiet(self._now().time())
+        silent = is_quiet(parse_hour_span(self._config.quiet, "quiet"), self._now())
         if self._config.kind == "ntfy":
             server, _, topic = self._config.url.rstrip("/").rpartition("/")
-            priority = _SILENT if is_quiet else _PRIORITIES[self._config.urgency]
+            priority = _SILENT if silent else _PRIORITIES[self._config.urgency]
             return server, {"topic": topic, "title": self._board, "message": text, "priority": priority}
-        body = {"text": text, "board": self._board, "at": message.at, "number": message.number, "quiet": is_quiet}
+        body = {"text": text, "board": self._board, "at": message.at, "number": message.number, "quiet": silent}
         return self._config.url, body | {"urgency": self._config.urgency}
 
     def _post(self, message: OutboxMessage) -> int:

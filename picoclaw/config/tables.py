@@ -594,12 +594,6 @@ class NotifyConfig:
     urgency: Annotated[Literal["low", "default", "high", "urgent"], "priority of the notification"] = "high"
     quiet: Annotated[str, 'hours in which notifications are silent, such as "22:00-07:00"; "" for none'] = ""
 
-    def is_quiet(self, now: time) -> bool:
-        if not (span := parse_hour_span(self.quiet, "quiet")):
-            return False
-        begin, end = span
-        return begin <= now < end if begin < end else now >= begin or now < end
-
     def check(self, where: str) -> None:
         """Raise ConfigError, without the address, for what nothing could be sent to."""
         parse_hour_span(self.quiet, f"{where}: quiet")

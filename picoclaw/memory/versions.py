@@ -16,7 +16,7 @@ from picoclaw.errors import StoreError
 from picoclaw.files import append_line, check_reserve, create_file, make_folder, read_file, remove_file, write_atomic
 from picoclaw.memory.files import MemoryEntry, explain_failure, make_comparison_key, parse_entries, split_lines
 from picoclaw.records import NamedTuple
-from picoclaw.text import list_terms, pattern, truncate
+from picoclaw.text import diff_texts, list_terms, pattern, truncate
 from picoclaw.times import MONTHS
 
 _MIN_LENGTH_RATIO = 0.5
@@ -576,16 +576,12 @@ def _remove_entries(text: str, said: str, *, is_diff: bool) -> str:
 
 def keep_version(home: Path, name: str, old: bytes, new: bytes, now: datetime) -> Path:
     """Keep the old bytes of the page `name` and their difference to the new, durably; returns where. Raises OSError."""
-    import difflib
-
     folder = home / HISTORY_FOLDER
     make_folder(folder)
     newest = next(iter(list_versions(home)), None)
     is_kept = newest is not None and read_file(newest) == old  # the write that this was kept for did not happen
     stem = newest.stem if newest and is_kept else _create_numbered(folder, "MEMORY", now, old, ".md")
-    before, after = (data.decode("utf-8", "replace").splitlines(keepends=True) for data in (old, new))
-    lines = difflib.unified_diff(before, after, name, name)
-    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    diff = diff_texts(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"), name, name)
     (folder / f"{stem}.diff").unlink(missing_ok=True)
     create_file(folder / f"{stem}.diff", diff.encode("utf-8", "replace"))
     prune_versions(home, spared=stem)
