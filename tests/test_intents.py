@@ -314,6 +314,7 @@ BROKEN = [
     ({"intent": {}}, ("unknown key 'intent'", "intents")),
     ({"intents": {"x": {"tols": "a"}}}, ("intents.x", "unknown key 'tols'", "templates")),
     ({"intents": {"x": 3}}, ("intents.x", "not a table")),
+    ({"intents": {"x": {"steps": "level lift"}}}, ("intents.x.steps", "unknown step 'lift'", "plan_again")),
     ({"intents": {"x": {"templates": "a {sensr}"}}}, ("intents.x", "unknown slot 'sensr'", "[slots.sensr]")),
     ({"intents": {"x": {"templates": "a (b|c"}}}, ("intents.x", "a (b|c", "not closed")),
     ({"intents": {"x": {"templates": "a b]"}}}, ("intents.x", "a b]", "closes nothing")),

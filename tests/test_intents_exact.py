@@ -96,7 +96,7 @@ VALUES = {
     "like_rule": "frost",
     "like_text": "warns me of frost",
     "like_noun": "humidity",
-    "minutes": "10",
+    **dict.fromkeys(("minutes", "minutes_more", "minutes_later", "snooze_minutes"), "10"),
     "alarm_noun": "alarm",
     "telling_word": "telling",
     "named_list": "garden centre",

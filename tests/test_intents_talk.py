@@ -491,3 +491,10 @@ def test_what_comes_on_a_day_is_told(said, numbers):
 
 def test_where_nothing_comes_on_a_day_that_is_told():
     assert tell("what's on tomorrow", "cron", "6: 10:00 (in 1 h) call Tom") == "no reminders"
+
+
+def test_a_thing_is_taken_off_a_list_by_its_place():
+    rows = " / ".join(f"- 09:0{n} (chat terminal) shopping list: {what}" for n, what in enumerate(("milk", "bread")))
+    shown = {("memory_search", ""): f"[id:1] memory/202611/20261123.md:1-3 (2026-11-23) 1.00 {rows}"}
+    heard = talk("show my shopping list", "cross off the second one", results=RESULTS | shown)
+    assert heard[1] == [("memory_forget", {"text": "shopping list: bread"})]

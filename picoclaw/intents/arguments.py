@@ -1,17 +1,30 @@
-"""The arguments of a call from what a sentence says: figures joined, times shifted, levels stepped, planned calls changed."""
+"""The arguments of a call from what a sentence says.
+
+A draft has the slots that a template, a frame or a question has read; the steps of a table make arguments of them: figures are
+joined, times shifted, levels stepped, planned calls changed. A slot that is an argument as it stands needs no step.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotValues
-from picoclaw.intents.times import NO_HOUR, count_seconds_between
+from picoclaw.intents.changes import add_to_rule, change_rule, change_weekday, keep_half_day, replace_words
+from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
+from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
+from picoclaw.intents.times import NO_HOUR, count_seconds_between, is_moment
 from picoclaw.text import pattern
 
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
+READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
+SERIES = ("sensor", "quantity")
+MAX_CONTINUED_WORDS = 7
+_NAMED, _NAMES = READS | {"output", "output_history"}, frozenset({"sensor", "name"})
+_MAX_ITEMS = 12  # of a list, in one sentence
+_BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
@@ -75,37 +88,6 @@ def change_days(expression: str, day: str, only: str) -> str:
     return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
 
 
-def join_figures(found: SlotValues) -> SlotValues:
-    """The same where several figures of one series are asked for, which one answer has."""
-    more = found[""].get("_more", ()) if isinstance(found.get(""), dict) else ()
-    if not more or any(one.keys() != {"_figure"} for one in more):
-        return found
-    return {name: value for name, value in found.items() if name not in {"", "_figure"}}
-
-
-def leave_out(found: SlotValues) -> SlotValues:
-    """The same without the output that "all but the light" leaves out."""
-    every = found.get("name")
-    if "_but" not in found or not isinstance(every, dict):
-        return found
-    names = [str(one["name"]) for one in (every, *every.get("_more", ())) if one["name"] != found["_but"]]
-    more = {"_more": [{"name": name} for name in names[1:]]} if len(names) > 1 else {}
-    rest = {name: value for name, value in found.items() if name not in {"_but", "name"}}
-    return rest | ({"name": {"name": names[0]} | more} if names else {})
-
-
-def join_end(found: SlotValues) -> SlotValues:
-    """The same where an end beside a beginning tells how long: "at 6 ... until 9"."""
-    times = [
-        CLOCK_TIME.search(str(value.get("at", ""))) if isinstance(value := found.get(name), dict) else None
-        for name in ("when", "until")
-    ]
-    if not times[0] or not times[1]:
-        return found
-    seconds = count_seconds_between(times[0][0], times[1][0])
-    return {name: value for name, value in found.items() if name != "until"} | {"seconds": seconds}
-
-
 def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """When the last job comes that much later, in arguments; {} where that is another day, or not known."""
     if "at_seconds" in last:
@@ -165,3 +147,465 @@ def step_order(level: str, step: str, last: Mapping[str, Any]) -> SlotValues:
     now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
     then = now * size if is_share else now + size
     return {"level": f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"}
+
+
+# From slots to arguments: each step is a function, by the slots or the intents that need it.
+
+
+class Draft:
+    """What a sentence gives an intent, on its way to a call; the steps change what was found, in their order."""
+
+    def __init__(self, book: Grammar, reader: SlotReader, intent: Intent, s: Sentence, found: SlotValues) -> None:
+        self.book, self.reader, self.intent, self.s = book, reader, intent, s
+        self.given, self.last = frozenset(found), s.last.arguments
+        self.kept = self._list_kept(found)
+        kept = {name: {name: value} if isinstance(value, dict) else value for name, value in self.kept.items()}
+        self.found: SlotValues = kept | found
+
+    def _list_kept(self, found: SlotValues) -> SlotValues:
+        """What holds on of the last call, as the intent has it in `keeps`."""
+        kept, s, usual = SlotValues(), self.s, self.book.words["usual"]
+        for entry in self.intent.keeps.split():
+            pronoun, _, keep = entry.rpartition(".")
+            said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
+            if pronoun and (not said or "place" in found):
+                continue
+            name = keep.lstrip("=")
+            if value := s.read_last(name):
+                is_usual = name == "quantity" and found.get("sensor") and value == usual.get(s.read_last("sensor"))
+                kept[name] = usual.get(str(found["sensor"]), value) if is_usual else value  # of the tank distance
+            elif name in self.last:
+                kept[name] = self.last[name]
+            elif name in s.topic and name == keep:
+                kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
+        return kept
+
+    def make(self) -> IntentMatch:
+        """The call, or what is said instead of it."""
+        for names, step in STEPS:
+            is_needed = not names or not (names.isdisjoint(self.found) and names.isdisjoint(self.intent.steps))
+            if is_needed and (instead := step(self)):
+                return instead
+        match = make_match(self.intent, self.found, 1.0, "template")
+        is_told = self.intent.tool or not self.intent.after or "{result}" not in self.intent.answer
+        return match if is_told else match._replace(tool=self.s.last.name)
+
+    def hand_over(self, intent: str, found: SlotValues) -> IntentMatch:
+        """What another intent makes of the same sentence."""
+        return Draft(self.book, self.reader, self.book.intents[intent], self.s, found).make()
+
+    def holds(self, *slots: str) -> bool:
+        return any(self.s.holds(self.book.slot(name).values) for name in slots)
+
+    @property
+    def unknown(self) -> IntentMatch:
+        return IntentMatch(self.intent.name, "", {}, self.book.say["what"], 1.0, "unknown")
+
+    @property
+    def passed(self) -> float:
+        """Seconds since what was said last was said."""
+        return float(sum(self.s.topic.get("_passed", ())))
+
+    @property
+    def result(self) -> str:
+        """What the last call has told."""
+        return "".join(self.s.topic.get("_result", ()))
+
+
+def _count_times(draft: Draft) -> None:
+    if draft.holds("how_often", "how_long_word", "when_word"):  # "when was it above 25?"
+        draft.intent = draft.book.intents["history_excursions"]._replace(defaults=draft.intent.defaults)
+
+
+def _choose_quantity(draft: Draft) -> None:
+    """What is usual of a place, instead of the intent's own; all that it measures where both figures of it are told."""
+    defaults, found = draft.intent.defaults, draft.found
+    if found["sensor"] and ("both_figures" in draft.intent.steps or found.get("_figure") == ""):
+        draft.intent = draft.intent._replace(defaults={**defaults, "quantity": ""})
+    elif "quantity" in defaults and not any("quantity" in one for one in (found, found.get("limit", ""))):
+        usual = draft.book.words["usual"].get(str(found["sensor"]), "")
+        draft.found |= {"quantity": usual} if usual else {}
+
+
+def _join_figures(draft: Draft) -> None:
+    """Several figures of one series are told by one answer."""
+    calls = draft.found.get("")
+    if isinstance(calls, dict) and all(one.keys() == {"_figure"} for one in calls.get("_more", ())):
+        del draft.found[""], draft.found["_figure"]
+
+
+def _join_end(draft: Draft) -> None:
+    """An end beside a beginning tells how long: "at 6 ... until 9"."""
+    whens = [draft.found.get(name) for name in ("when", "until")]
+    clocks = [CLOCK_TIME.search(str(when.get("at", ""))) if isinstance(when, dict) else None for when in whens]
+    if clocks[0] and clocks[1]:
+        del draft.found["until"]
+        draft.found["seconds"] = count_seconds_between(clocks[0][0], clocks[1][0])
+
+
+def _leave_out(draft: Draft) -> None:
+    """The same without the output that "all but the light" leaves out."""
+    every = draft.found.get("name")
+    if isinstance(every, dict):
+        left_out = draft.found.pop("_but")
+        names = [one["name"] for one in (draft.found.pop("name"), *every.get("_more", ())) if one["name"] != left_out]
+        more = {"_more": [{"name": name} for name in names[1:]]} if len(names) > 1 else {}
+        draft.found |= {"name": {"name": names[0]} | more} if names else {}
+
+
+def _shift(draft: Draft) -> IntentMatch | None:
+    """ "Ten minutes later": the time of the last job, or the moment that its answer named."""
+    seconds = float(draft.found.pop("_shift")) * int(draft.found.pop("_way", "1"))
+    seconds -= draft.passed if "at_seconds" in draft.last else 0
+    draft.found["when"] = shift_time(draft.last, seconds) or shift_due(draft.result, seconds)
+    return None if draft.found["when"] else draft.unknown
+
+
+def _add(draft: Draft) -> IntentMatch | None:
+    """ "Five minutes more" of what has been on for some time."""
+    more, before = float(draft.found.pop("_add")), float(draft.found.get("seconds", 0))
+    draft.found["seconds"] = int(before + more - draft.passed)
+    return None if before else draft.unknown
+
+
+def _read_amount(draft: Draft) -> None:
+    draft.found |= read_amount(int(draft.found.pop("_amount")), draft.last)
+
+
+def _read_job_amount(draft: Draft) -> IntentMatch | None:
+    """ "Make it 20", which after "in 10 minutes" is no time of day."""
+    if not (amount := find_bare_amount(draft.s, draft.found, draft.book.words)):
+        return None
+    length = read_amount(amount, {"seconds": draft.last.get("at_seconds")}).get("seconds")
+    if "_job_amount" in draft.found and not length:
+        return draft.unknown
+    draft.found |= {"when": {"at_seconds": length}} if length else {}
+    draft.found.pop("_job_amount", None)
+    return None
+
+
+def _end_wrong_one(draft: Draft) -> None:
+    if draft.last.get("name") != draft.found.get("name"):
+        draft.found.setdefault("_wrong", draft.last.get("name", ""))
+
+
+def _choose_minutes(draft: Draft) -> IntentMatch | None:
+    """A number for what is on for some time is minutes again, and no level."""
+    timed = draft.last.get("seconds") and draft.last.get("level") == "on"
+    is_it = "name" not in draft.given or draft.s.holds(draft.book.words["it"])
+    if timed and is_it and isinstance(draft.found["level"], int):
+        return draft.hand_over("output_amount", {"_amount": draft.found["level"]})
+    return None
+
+
+def _keep_level(draft: Draft) -> None:
+    """ "Leave it on": as it is."""
+    levels = draft.s.topic.get("level", ()) if draft.s.last.name == "output_history" else ()
+    if levels or "level" in draft.last:
+        draft.found["level"] = draft.last.get("level", *levels)
+
+
+def _plan_off(draft: Draft) -> IntentMatch | None:
+    """ "Off in ten minutes" of what is on in a way that is not known."""
+    if "level" in draft.found or not draft.found.get("name") or "seconds" not in draft.found:
+        return None
+    later = {"name": draft.found["name"], "at_seconds": draft.found["seconds"]}
+    return draft.hand_over("output_it_off_later", later)
+
+
+def _keep_series(draft: Draft) -> None:
+    if draft.s.last.name in READS and len(draft.s.words) <= MAX_CONTINUED_WORDS:
+        draft.found = {name: draft.last[name] for name in SERIES if name in draft.last} | draft.found
+
+
+def _compare_now(draft: Draft) -> None:
+    """ "Warmer than an hour ago?" is about now."""
+    is_today = draft.found.get("when", "today") == "today"
+    if is_today and (is_moment(str(draft.found.get("compare", ""))) or draft.holds("now_word")):
+        draft.found["when"] = "last 20 minutes"
+
+
+def _step_back(draft: Draft) -> None:
+    """ "And the day before?" """
+    from picoclaw.intents.questions import step_time
+
+    draft.found["when"] = step_time(str(draft.last.get("when", "")), str(draft.found.pop("_earlier"))) or "yesterday"
+
+
+def _find_named(draft: Draft) -> None:
+    draft.found |= find_named(draft.book, draft.intent, draft.s, draft.found)
+
+
+def _find_sense(draft: Draft) -> None:
+    """Whether a question to be answered by yes or no asks for "more" or "less"; nothing where it is none."""
+    if not draft.holds("or_word", "how_much", "what_word", "compare_word"):
+        senses = {"less": ("less_word",), "more": ("more", "higher_word")}
+        sense = next((sense for sense, names in senses.items() if draft.holds(*names)), "")
+        draft.found |= {"_sense": sense} if sense else {}
+
+
+def _read_of_it(draft: Draft) -> None:
+    """ "Was it ever above 26?", "is it warm?": what the last reading was of."""
+    if draft.s.last.name not in READS or "it" not in draft.s.words or "sensor" in draft.found:
+        return
+    limits = "it_limit" in draft.intent.steps
+    is_same = draft.found.get("quantity", "") in {"", draft.last.get("quantity")}
+    if "quantity" not in draft.given if limits else is_same:
+        names = SERIES if limits else SERIES[:1]
+        draft.found |= {name: draft.last[name] for name in names if draft.last.get(name)}
+
+
+def _change_days(draft: Draft) -> None:
+    """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
+    clock = CLOCK_TIME.search(str(draft.last.get("at")))
+    if "_only" in draft.found and "cron_expr" not in draft.found and clock:
+        is_late = int(clock[1]) < 12 and draft.holds("evening_word")
+        draft.found["cron_expr"] = f"{int(clock[2])} {int(clock[1]) + 12 * is_late} * * *"
+    days = change_days(*(str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
+    draft.found |= {"cron_expr": days} if days else {}
+
+
+def _move(draft: Draft) -> IntentMatch | None:
+    """Another time of a job, in the half of the day that it had; another length where it switches something on for one."""
+    is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
+    if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
+        return draft.hand_over("output_later_length", {"_length": length})
+    if draft.intent.after and isinstance(when := draft.found.get("when"), dict):
+        words = draft.book.words
+        is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
+        draft.found["when"] = change_weekday(keep_half_day(when, draft.last, is_bare=is_bare), draft.last)
+    return None
+
+
+def _find_length(draft: Draft) -> float:
+    """The length of time that is all a sentence says of when; 0 where it names a time of day."""
+    s, slot = draft.s, draft.book.slot("for_length")
+    if s.holds(draft.book.words["at"]):
+        return 0.0
+    readings = (value for i in range(len(s.words)) for value, _ in draft.reader.read(slot, s, i))
+    return float(next(readings, 0.0))
+
+
+def _retime_rule(draft: Draft) -> IntentMatch | None:
+    retimed = change_rule(draft.found, draft.last)
+    draft.found = {**retimed, "rule": draft.found.get("rule", "")}
+    return None if retimed else draft.unknown
+
+
+def _replace_words(draft: Draft) -> IntentMatch | None:
+    names = ("old_note", "_wrong_words", "_right_words")
+    draft.found["new_note"] = replace_words(*(str(draft.found.get(name, "")) for name in names))
+    return None if draft.found["new_note"] else draft.unknown
+
+
+def _plan_again(draft: Draft) -> IntentMatch | None:
+    when = draft.found.get("when")
+    if isinstance(when, dict) and when.keys() == {"at_seconds"}:
+        return draft.unknown  # "2 minutes more" is no second one
+    draft.found = plan_again(draft.found, draft.result)
+    return None
+
+
+def _change_planned(draft: Draft) -> IntentMatch | None:
+    for name, slot in (("seconds", "_length"), ("name", "_planned"), ("level", "_planned_level")):
+        if changed := draft.found.get(slot):
+            draft.found["message"] = change_planned(str(draft.found.get("message", "")), name, changed)
+            if not draft.found["message"]:
+                return draft.unknown
+    return None
+
+
+def _change_limit(draft: Draft) -> None:
+    """The limit of the last rule, in the unit that it had."""
+    limit = draft.found["limit"]
+    if draft.intent.after == "rule" and isinstance(limit, dict):
+        scale = "" if "_scale" in limit else draft.s.read_last("_scale")
+        limit = {name: one for name, one in limit.items() if name != "quantity"}
+        draft.found["limit"] = limit | ({"limit": scale_value(limit["limit"], scale)} if scale else {})
+
+
+def _set_level(draft: Draft) -> IntentMatch | None:
+    """A level, or so much more or less than before: "brighter by 20 percent", "a bit darker"."""
+    found, last = draft.found, draft.last
+    level = found["level"] = str(found["level"]) if isinstance(found["level"], int) else found["level"]
+    is_said = "level" in draft.given
+    if is_said and draft.intent.tool == "output" and (way := find_way(draft.book, draft.s, found)):
+        before = last.get("level") if last.get("name") == found.get("name") else None
+        if before is None or not str(level).isdecimal():
+            return draft.unknown._replace(answer=word_exact(draft.book, "output_level"))
+        found["level"] = step_order(str(before), str(way * int(level)), last)["level"]
+    if is_said:
+        found.pop("_step", None)  # "a bit brighter, say 65"
+    if "_step" in found:
+        found |= step_order(str(found["level"]), str(found["_step"]), last)
+    return None
+
+
+def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
+    """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
+    by, lowers, raises = (book.slot(name).values for name in ("by_word", "lower_verb", "raise_verb"))
+    ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
+    numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in book.slot("level").after]
+    if str(found["level"]) not in numbers:
+        return 0
+    step = str(found.get("_step") or next(iter(s.list_values(book.slot("step").values)), ""))
+    return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
+
+
+def _find_rule_of(draft: Draft) -> None:
+    """The rule that has a number in its condition, of those that the last answer told; all where these are several."""
+    old = draft.found.pop("_old")
+    number = str(old["_old"]) if isinstance(old, dict) else ""
+    told = draft.book.tools["rule"]["gives"]["rule"]
+    rows = [(row[1], one[row.end() :]) for one in draft.result.splitlines() if (row := re.search(told, one))]
+    rules = [rule for rule, condition in rows if number in re.findall(r"[\d.]*\d", condition)]
+    draft.found |= {"rule": rules if len(rules) > 1 else rules[0]} if rules else {}
+
+
+def _add_to_rule(draft: Draft) -> IntentMatch | None:
+    """An order that goes on with the rule that was shown is a rule of the same condition: "and turn on the fan, too"."""
+    s, condition = draft.s, [draft.s.read_last(name) for name in ("series", "was", "limit")]
+    adds = s.longest(draft.book.words["splits"], 0) or draft.holds("too_word")
+    if s.last.arguments.get("action") != "add" or not adds or not all(condition) or not draft.intent.kind:
+        return None
+    order = make_match(draft.intent, draft.found, 1.0, "template")
+    if order.tool != "output" or not is_complete(order):
+        return None
+    arguments = add_to_rule(order.arguments, " ".join(condition))
+    return order._replace(intent="rule_also", tool="rule", arguments=arguments, said={})
+
+
+def _find_listed(draft: Draft) -> None:
+    """What "that one" or "the second" names of the list that was shown or added to last."""
+    words, s = draft.book.words, draft.s
+    said = Sentence(str(draft.found["_item"]), words)
+    place, pronoun = said.longest(words["ordinals"], 0), said.longest(words["it"], 0)
+    hit = place or pronoun
+    if not draft.intent.acts or not hit or hit[1] < len(said.words):
+        return
+    items = [one["item"] for one in re.finditer(draft.book.tools["memory_search"]["row"], draft.result)]
+    told = str(s.last.arguments.get("text", "")).partition(": ")[2]
+    items = items or ([told] if told else [])
+    if place:
+        index = place[0] - 1 if place[0] > 0 else place[0]
+        items = items[index:][:1] if -len(items) <= index < len(items) else []
+    draft.found["_item"] = items[0] if len(items) == 1 else items
+
+
+def _part_items(draft: Draft) -> IntentMatch | None:
+    """ "Milk and bread" are two lines of a list, that can be taken off one by one."""
+    named = draft.found["_item"]
+    items = _list_items(draft.book, named) if isinstance(named, str) else []
+    if len(items) < 2:
+        return None
+    match, *more = (make_match(draft.intent, draft.found | {"_item": item}, 1.0, "template") for item in items)
+    return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
+
+
+def _list_items(book: Grammar, text: str) -> list[str]:
+    """The things in a text that names several: parted by commas and "and", each without its article."""
+    s, drop = Sentence(text, book.words), book.slot("item").drop
+    items, begin = list[str](), 0
+    for i in range(1, len(s.words) + 1):
+        joint = s.longest(book.words["splits"], i) if i < len(s.words) else None
+        if i < len(s.words) and not joint and not s.after_comma(i):
+            continue
+        while begin < i - 1 and s.words[begin] in drop:
+            begin += 1
+        if begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
+            items.append(s.text(begin, i))
+        begin = joint[1] if joint else i
+    return items[:_MAX_ITEMS]
+
+
+def _take_both(draft: Draft) -> IntentMatch | None:
+    """ "Turn both off", "cancel both": a call for each."""
+    name, values = "name", draft.found.get("name") if draft.intent.tool == "output" else None
+    if "both_jobs" in draft.intent.steps:
+        name, values = "job", list(draft.s.topic.get("jobs", ()))
+    if not values or not isinstance(values, list) or not draft.holds("both_word"):
+        return None
+    match = make_match(draft.intent, draft.found, 1.0, "template")
+    if name == "job" and (len(values) != 2 or not is_complete(match)):
+        return None
+    more = [{name: value} for value in values[1:]]
+    return match._replace(arguments=match.arguments | {name: values[0]}, said={**match.said, "_more": more})
+
+
+def _ask_which(draft: Draft) -> IntentMatch | None:
+    """An "it" that may be several, or nothing."""
+    for names in draft.found.values():
+        if isinstance(names, list):
+            answer = fill_fields(draft.book.say["which" if names else "what"], {"names": ", ".join(map(str, names))})
+            return IntentMatch(draft.intent.name, "", {}, answer, 1.0, "unclear" if names else "unknown")
+    return None
+
+
+def _tell_nobody(draft: Draft) -> IntentMatch | None:
+    """A rule like the last one, which told nobody."""
+    if "was" not in draft.kept or "notify" in draft.last:
+        return None
+    match = make_match(draft.intent, draft.found, 1.0, "template")
+    match.arguments.pop("notify", None)
+    return match
+
+
+STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = [
+    (frozenset(names.split()), step)
+    for names, step in (
+        ("count_times", _count_times),
+        ("sensor", _choose_quantity),
+        ("_figure", _join_figures),
+        ("until", _join_end),
+        ("_but", _leave_out),
+        ("_shift", _shift),
+        ("_add", _add),
+        ("_amount", _read_amount),
+        ("end_wrong_one", _end_wrong_one),
+        ("choose_minutes", _choose_minutes),
+        ("keep_level", _keep_level),
+        ("plan_off", _plan_off),
+        ("read_job_amount", _read_job_amount),
+        ("keep_series", _keep_series),
+        ("compare_now", _compare_now),
+        ("_earlier", _step_back),
+        ("", _find_named),
+        ("compare _other", _find_sense),
+        ("it_limit it_place", _read_of_it),
+        ("_only _except", _change_days),
+        ("move", _move),
+        ("retime_rule", _retime_rule),
+        ("_wrong_words", _replace_words),
+        ("plan_again", _plan_again),
+        ("_length _planned _planned_level", _change_planned),
+        ("limit", _change_limit),
+        ("level", _set_level),
+        ("_old", _find_rule_of),
+        ("name", _add_to_rule),
+        ("_item", _find_listed),
+        ("_item", _part_items),
+        ("name both_jobs", _take_both),
+        ("", _ask_which),
+        ("was", _tell_nobody),
+    )
+]
+"""What a draft needs that has one of some slots, or whose intent has one of them in `steps`; '' is always. What a step returns
+is said or done instead."""
+
+
+def find_named(book: Grammar, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
+    """The one sensor, output or part of the board that a question names, where nothing of it was read as that."""
+    if intent.tool == "board_status" and not intent.arguments and "_part" not in found:
+        parts = {*s.list_values(book.slot("part_of_board").values)}
+        return {"_part": parts.pop()} if len(parts) == 1 else {}
+    series = dict.fromkeys(READS, ("sensor", "sensor")) | {"output_history": ("output", "name")}
+    kind, name = series.get(intent.tool, ("", ""))
+    if not kind or found.get(name) or intent.after:
+        return {}
+    named = {one for what, one in s.list_values(s.names) if what == kind}
+    return {name: named.pop()} if len(named) == 1 else {}
+
+
+def word_exact(book: Grammar, intent: str) -> str:
+    """What asks for a sentence that does mean an intent."""
+    return fill_fields(book.say["near"], {"exact": book.intents[intent].exact})

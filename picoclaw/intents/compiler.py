@@ -9,6 +9,7 @@ from sys import intern
 from typing import Any
 
 from picoclaw.errors import ConfigError
+from picoclaw.intents.arguments import STEPS
 from picoclaw.intents.grammar import Branches, GrammarData, GrammarTables, Intent
 from picoclaw.intents.sentence import SLOT_KINDS, UNWEIGHTED_KINDS, SentenceSlot, fold_name
 from picoclaw.text import stem_word
@@ -17,7 +18,7 @@ _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "topics", "intents")
-_INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes templates frames"
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes steps templates frames"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
 _INTENT_TEXTS = ("tool", "answer", "exact", "asks", "after", "keeps", "parts")
 _INTENT_FLAGS = ("acts", "adds", "last", "polite", "only")
@@ -50,7 +51,7 @@ def compile_grammar(data: Sequence[GrammarData], sources: Sequence[str] = ()) ->
     return compiler.tables()
 
 
-_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts frames".split()  # noqa: SIM905
+_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts steps frames".split()  # noqa: SIM905
 _SHARED_SLOT_KEYS = "kind as like part whole joins".split()  # noqa: SIM905
 
 
@@ -287,6 +288,7 @@ class GrammarCompiler:
             ask=old.ask | self._texts(f"{key}.ask", tables["ask"], ()),
             each={**old.each, **self._texts(f"{key}.each", value.get("each", {}), ())},
             proposes=[*old.proposes, *self._lines(f"{key}.proposes", value.get("proposes", ""))],
+            steps=[*old.steps, *self._list_steps(f"{key}.steps", value.get("steps", ""))],
             make={**old.make, **{part: self._lines(f"{key}.make.{part}", text) for part, text in makes.items()}},
         )
         if intent.tool and "{result}" not in intent.answer:
@@ -297,6 +299,14 @@ class GrammarCompiler:
             self._add_template(f"{key}.templates: '{line}'", intent, line)
         for line in self._lines(f"{key}.frames", value.get("frames", "")):
             self._add_frame(f"{key}.frames: '{line}'", name, line)
+
+    def _list_steps(self, key: str, value: Any) -> list[str]:
+        self._expect(key, value, str)
+        known = {name for names, _ in STEPS for name in names} | {"both_figures"}
+        for name in value.split():
+            if name not in known:
+                raise self._wrong(key, f"unknown step '{name}'", f"use one of {', '.join(sorted(known))}")
+        return list(value.split())
 
     def _add_frame(self, where: str, intent: str, line: str) -> None:
         """Read a line such as "^switch output+ ?seconds|until ~1": parts, and how many words may remain."""

@@ -83,7 +83,7 @@ class Intent(NamedTuple):
     `keeps` hold on, a "=name" only of the last call itself, a "it.name" only where the sentence says "it" and no place, a "-.name" only of a measurement where no sensor is named
     (without a tool, it is the same again); `parts` are intents that are done instead, in order; `each` words the rows of
     a result, by the figure that was asked for; `make`: arguments that are made of slots, each by the first of its patterns whose
-    slots are all there; `proposes`: sentences that mean it, with slots, to ask with where its topic is plain and its words are not.
+    slots are all there; `steps`: those of picoclaw.intents.arguments that it needs besides those of its slots; `proposes`: sentences that mean it, with slots, to ask with where its topic is plain and its words are not.
     """
 
     name: str
@@ -106,6 +106,7 @@ class Intent(NamedTuple):
     each: Mapping[str, str] = MappingProxyType({})
     parts: str = ""
     proposes: Sequence[str] = ()
+    steps: Sequence[str] = ()
 
     @property
     def kind(self) -> str:
@@ -295,6 +296,11 @@ WHOLE_ROUTES = frozenset({"template", "frame"})
 
 NEEDS_CLOCK = "?"
 """What is missing of a match that ends at a time of day, for who knows what time it is."""
+
+
+def is_complete(match: IntentMatch | None) -> bool:
+    """Whether a call can be made of it."""
+    return match is not None and bool(match.tool) and not match.missing
 
 
 def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:

@@ -6,7 +6,6 @@ Only grammar is here. Words, templates and frames are data that the owner can ch
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count, islice
@@ -15,22 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from picoclaw.files import find_shipped
 from picoclaw.intents.arguments import (
-    CLOCK_TIME,
-    change_days,
-    change_planned,
-    find_bare_amount,
-    join_end,
-    join_figures,
-    leave_out,
+    MAX_CONTINUED_WORDS,
+    READS,
+    Draft,
+    find_named,
+    find_way,
     list_value_words,
-    plan_again,
-    read_amount,
-    shift_due,
-    shift_time,
-    step_order,
+    word_exact,
     word_value,
 )
-from picoclaw.intents.changes import add_to_rule, change_rule, change_weekday, keep_half_day, replace_words
 from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
     WHOLE_ROUTES,
@@ -40,6 +32,7 @@ from picoclaw.intents.grammar import (
     Template,
     TemplateEdges,
     fill_fields,
+    is_complete,
     make_match,
 )
 from picoclaw.intents.sentence import (
@@ -50,10 +43,9 @@ from picoclaw.intents.sentence import (
     SlotReading,
     SlotValues,
     fold_name,
-    scale_value,
 )
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
-from picoclaw.intents.times import NO_HOUR, is_moment
+from picoclaw.intents.times import NO_HOUR
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
@@ -64,19 +56,12 @@ if TYPE_CHECKING:
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
-_MAX_ITEMS = 12  # of a list, in one sentence
-MAX_CONTINUED_WORDS = 7
-_SERIES = ("sensor", "quantity")
-_READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
-_COUNTS = ("how_often", "how_long_word", "when_word")
-_NAMED, _NAMES = _READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
 _FIELD = pattern(r"\{(\w+)\}")
 WHICH, HOLE = "which", "999"
 """The slot of a proposal that is looked for in a list, and what stands in its place until it is found there."""
 _TWICE = pattern(r"\b([^\W\d_]+) \1\b")
-_BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _APOSTROPHE = pattern(r"(?<=\w)['’](?=\w)")
 _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
@@ -319,7 +304,7 @@ class IntentMatcher:
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}
-        if found and found.tool in _READS and found.arguments.get("sensor", "") in places and self._asks_of_soil(s):
+        if found and found.tool in READS and found.arguments.get("sensor", "") in places and self._asks_of_soil(s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
@@ -368,7 +353,7 @@ class IntentMatcher:
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
         is_talk = (
-            best is not None and best.intent == "nothing" and s.last.name in _READS
+            best is not None and best.intent == "nothing" and s.last.name in READS
         )  # "what is the highest this week"
         if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
@@ -379,7 +364,7 @@ class IntentMatcher:
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
-        is_bare = match.tool in _READS and "than_word" in self._book.slot_names
+        is_bare = match.tool in READS and "than_word" in self._book.slot_names
         marks = ("than_word", "when_word")[: 1 + (len(s.topic.get("_whens", ())) > 1)]  # "which day was drier?"
         compares = is_bare and any(s.holds(self._book.slot(name).values) for name in marks)
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
@@ -392,7 +377,7 @@ class IntentMatcher:
             or (len(s.words) <= MAX_CONTINUED_WORDS and "it" in s.words and bool(s.last.arguments.get("sensor")))
         )
         intent = self.intents[match.intent]
-        return s.last.name in _READS and (is_bare or bool(intent.after and not intent.kind))
+        return s.last.name in READS and (is_bare or bool(intent.after and not intent.kind))
 
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
@@ -521,7 +506,7 @@ class IntentMatcher:
         ):
             return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
-        slots |= self._find_named(intent, s, slots)
+        slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
@@ -572,17 +557,17 @@ class IntentMatcher:
                     and match.score == 1.0
                     and is_complete(match)
                     and match.route in WHOLE_ROUTES
-                    and not ("level" in match.arguments and self._find_way(s, match.arguments))
+                    and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
                     and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
                     like = self._list_named(s, left) if WHICH in _FIELD.findall(sentence) else []
                     if like:
                         said = {**match.said, "_like": {"words": like, "text": text}}
-                        return match._replace(missing=self._exact(name), route="proposal", said=said)
+                        return match._replace(missing=word_exact(self._book, name), route="proposal", said=said)
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
-            IntentMatch(intent.name, intent.tool, {}, "", 0.0, "proposal", self._exact(intent.name))
+            IntentMatch(intent.name, intent.tool, {}, "", 0.0, "proposal", word_exact(self._book, intent.name))
             if intent.exact
             else None
         )
@@ -727,8 +712,8 @@ class IntentMatcher:
         """What a sentence asks about measurements by what it names."""
         if "than_word" not in self._book.slot_names:
             return None
-        is_order = s.last.name not in _READS and self._mood(s, begin, len(s.words)) == "acts"
-        moods = {"tells"} if s.last.name in _READS else {"tells", "general"}
+        is_order = s.last.name not in READS and self._mood(s, begin, len(s.words)) == "acts"
+        moods = {"tells"} if s.last.name in READS else {"tells", "general"}
         if is_order or is_quoted(s, begin) or self._mood(s, begin, begin) in moods:
             return None
         found = self._questions.read(s, begin, end)
@@ -903,10 +888,7 @@ class IntentMatcher:
 
     def _nearly(self, fit: tuple[IntentMatch, int]) -> tuple[IntentMatch, int]:
         """The same, asking for a sentence that is an order."""
-        return fit[0]._replace(missing=fit[0].missing or self._exact(fit[0].intent)), fit[1]
-
-    def _exact(self, intent: str) -> str:
-        return fill_fields(self.say["near"], {"exact": self.intents[intent].exact})
+        return fit[0]._replace(missing=fit[0].missing or word_exact(self._book, fit[0].intent)), fit[1]
 
     def _fits(
         self,
@@ -940,256 +922,7 @@ class IntentMatcher:
         return found
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:
-        if intent.name == "history_limit" and any(s.holds(self._book.slot(name).values) for name in _COUNTS):
-            intent = self.intents["history_excursions"]._replace(defaults=intent.defaults)  # "when was it above 25?"
-        unknown = IntentMatch(intent.name, "", {}, self.say["what"], 1.0, "unknown")
-        kept, last = dict[str, Any](), s.last.arguments
-        for entry in intent.keeps.split():
-            pronoun, _, keep = entry.rpartition(".")
-            said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
-            if pronoun and (not said or "place" in found):
-                continue
-            name = keep.lstrip("=")
-            if value := s.read_last(name):
-                usual = self.words["usual"] if name == "quantity" and found.get("sensor") else {}
-                is_usual = value == usual.get(s.read_last("sensor"))  # of the tank distance, of the soil humidity
-                kept[name] = usual.get(str(found.get("sensor")), value) if is_usual else value
-            elif name in last:
-                kept[name] = last[name]
-            elif name in s.topic and name == keep:
-                kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
-        given = frozenset(found)
-        found = {name: {name: value} if isinstance(value, dict) else value for name, value in kept.items()} | found
-        if found.get("sensor") and (intent.name == "history_compare" or found.get("_figure") == ""):
-            intent = intent._replace(defaults={**intent.defaults, "quantity": ""})  # both its figures: all it measures
-        elif "quantity" in intent.defaults and not any("quantity" in one for one in (found, found.get("limit", ""))):
-            usual = self.words["usual"].get(str(found.get("sensor", "")), "")
-            found |= {"quantity": usual} if usual else {}
-        found = leave_out(join_end(join_figures(found)))
-        passed = sum(s.topic.get("_passed", ()))
-        if "_minutes" in found and (
-            added := {"cron_shift": "_shift", "output_add": "_add", "cron_snooze": "at_seconds"}.get(intent.name)
-        ):
-            found[added] = int(found.pop("_minutes")) * 60  # "add 5"
-        if "_shift" in found:
-            seconds = float(found.pop("_shift")) * int(found.pop("_way", "1"))
-            seconds -= passed if "at_seconds" in last else 0
-            when = shift_time(last, seconds) or shift_due("".join(s.topic.get("_result", ())), seconds)
-            if not when:
-                return unknown
-            found["when"] = when
-        if "_add" in found:
-            if not (total := float(found.get("seconds", 0))):
-                return unknown
-            found["seconds"] = int(total + float(found.pop("_add")) - passed)
-        if "_amount" in found:
-            found |= read_amount(int(found.pop("_amount")), last)
-        if intent.name == "output_instead" and "_wrong" not in found and last.get("name") != found.get("name"):
-            found["_wrong"] = last.get("name", "")
-        timed = intent.name == "output_level" and last.get("seconds") and last.get("level") == "on"
-        is_it = "name" not in given or s.holds(self.words["it"])
-        if timed and isinstance(found.get("level"), int) and is_it:
-            return self._make_match(self.intents["output_amount"], s, {"_amount": found["level"]})  # minutes, as before
-        levels = [*s.topic.get("level", ())][: s.last.name == "output_history"]
-        if intent.name == "output_longer" and (levels or "level" in last):
-            found["level"] = last.get("level", *levels)  # "leave it on": as it is
-        if intent.name == "output_off_later" and "level" not in found and found.get("name") and "seconds" in found:
-            later = {"name": found["name"], "at_seconds": found["seconds"]}
-            return self._make_match(self.intents["output_it_off_later"], s, later)  # how it is on is not known
-        if intent.name == "cron_correct" and (amount := find_bare_amount(s, found, self.words)):
-            length = read_amount(amount, {"seconds": last.get("at_seconds")}).get("seconds")
-            if "_job_amount" in found and not length:
-                return unknown
-            found |= {"when": {"at_seconds": length}} if length else {}
-            found.pop("_job_amount", None)
-        if intent.name == "history_figure" and s.last.name in _READS and len(s.words) <= MAX_CONTINUED_WORDS:
-            found = {name: last[name] for name in _SERIES if name in last} | found
-        is_today = intent.name == "history_compare" and found.get("when", "today") == "today"
-        if is_today and (is_moment(str(found.get("compare", ""))) or s.holds(self._book.slot("now_word").values)):
-            found["when"] = "last 20 minutes"  # "warmer than an hour ago?" is about now
-        if "_earlier" in found:  # "and the day before?"
-            from picoclaw.intents.questions import step_time
-
-            found["when"] = step_time(str(last.get("when", "")), str(found.pop("_earlier"))) or "yesterday"
-        found |= self._find_named(intent, s, found)
-        if ("compare" in found or "_other" in found) and (sense := self._find_sense(s)):
-            found["_sense"] = sense
-        if "_minutes" in found:
-            found["seconds"] = int(found.pop("_minutes")) * 60
-        is_limit = intent.name in {"history_limit", "sensor_limit"} and "quantity" not in given
-        is_same = s.last.name in _READS and "it" in s.words and "sensor" not in found
-        if is_same and (
-            is_limit or (intent.name == "sensor_read" and found.get("quantity", "") in {"", last.get("quantity")})
-        ):
-            names = _SERIES if is_limit else _SERIES[:1]  # "was it ever above 26?"
-            found |= {name: last[name] for name in names if last.get(name)}
-        clock = CLOCK_TIME.search(str(last.get("at")))
-        if "_only" in found and "cron_expr" not in found and clock:
-            is_late = int(clock[1]) < 12 and s.holds(self._book.slot("evening_word").values)
-            found["cron_expr"] = f"{int(clock[2])} {int(clock[1]) + 12 * is_late} * * *"
-        if found.keys() & {"_except", "_only"}:
-            days = change_days(*(str(found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
-            found |= {"cron_expr": days} if days else {}
-        moves, said_when = intent.arguments.get("action") == "move", found.get("when")
-        is_timed = moves and "_shift" not in given and '"seconds"' in str(last.get("message", ""))
-        if is_timed and (length := self._find_length(s)):  # "make it 2 hours" of what is switched on for one
-            return self._make_match(self.intents["output_later_length"], s, {"_length": length})
-        if moves and intent.after and isinstance(said_when, dict):
-            is_bare = any(map(_BARE_CLOCK.fullmatch, s.words)) and self.words["parts"].keys().isdisjoint(s.words)
-            found |= {"when": change_weekday(keep_half_day(said_when, last, is_bare=is_bare), last)}
-        if intent.name == "rule_retime":
-            if not (retimed := change_rule(found, last)):
-                return unknown
-            found = {**retimed, "rule": found.get("rule", "")}
-        if "_wrong_words" in found:
-            new = replace_words(*(str(found.get(name, "")) for name in ("old_note", "_wrong_words", "_right_words")))
-            if not new:
-                return unknown
-            found["new_note"] = new
-        if intent.name == "cron_again":
-            if isinstance(said_when, dict) and said_when.keys() == {"at_seconds"}:
-                return unknown  # "2 minutes more" is no second one
-            found = plan_again(found, "".join(s.topic.get("_result", ())))
-        for key, slot in (("seconds", "_length"), ("name", "_planned"), ("level", "_planned_level")):
-            changed = found.get(slot)
-            if changed and not (planned := change_planned(str(found.get("message", "")), key, changed)):
-                return unknown
-            found |= {"message": planned} if changed else {}
-        limit = found.get("limit") if intent.after == "rule" else None
-        if isinstance(limit, dict):
-            scale = "" if "_scale" in limit else s.read_last("_scale")
-            found["limit"] = {name: one for name, one in limit.items() if name != "quantity"}
-            found["limit"] |= {"limit": scale_value(limit["limit"], scale)} if scale else {}
-        if isinstance(found.get("level"), int):
-            found["level"] = str(found["level"])
-        way = self._find_way(s, found) if intent.tool == "output" and "level" in given else 0
-        if way:  # "brighter by 20 percent"
-            before = last.get("level") if last.get("name") == found.get("name") else None
-            if before is None or not str(found["level"]).isdecimal():
-                return unknown._replace(answer=self._exact("output_level"))
-            found["level"] = step_order(str(before), str(way * int(found["level"])), last)["level"]
-        if "_step" in found and "level" in given:
-            found.pop("_step")  # "a bit brighter, say 65"
-        if "_step" in found and "level" in found:
-            found |= step_order(str(found["level"]), str(found["_step"]), last)
-        if isinstance(old := found.pop("_old", None), dict):
-            found |= self._find_rule_of(str(old["_old"]), s)
-        match = make_match(intent, found, 1.0, "template")
-        if match.tool == "output" and intent.kind and is_complete(match) and (condition := self._find_condition(s)):
-            made = add_to_rule(match.arguments, condition)
-            return match._replace(intent="rule_also", tool="rule", arguments=made, said={})
-        if "was" in kept and "notify" not in last:
-            match.arguments.pop("notify", None)  # the rule tells nobody
-        if "_item" in found and intent.acts:
-            found |= self._find_listed(s, str(found["_item"]))
-        items = self._list_items(found["_item"]) if isinstance(found.get("_item"), str) else []
-        if len(items) > 1:  # "milk and bread" are two lines of a list, that can be taken off one by one
-            match, *more = (make_match(intent, found | {"_item": item}, 1.0, "template") for item in items)
-            match = match._replace(said={**match.said, "_more": [one.arguments for one in more]})
-        jobs, named = s.topic.get("jobs", ()), found.get("name")
-        both = {"job": jobs} if intent.name == "cron_remove" and len(jobs) == 2 and is_complete(match) else {}
-        both = {"name": named} if intent.tool == "output" and named and isinstance(named, list) else both
-        for name, values in both.items():
-            if s.holds(self._book.slot("both_word").values):  # "turn both off", "cancel both"
-                match.arguments[name] = values[0]
-                return match._replace(said={**match.said, "_more": [{name: value} for value in values[1:]]})
-        for value in found.values():
-            if isinstance(value, list):
-                answer = fill_fields(self.say["which" if value else "what"], {"names": ", ".join(map(str, value))})
-                return IntentMatch(intent.name, "", {}, answer, match.score, "unclear" if value else "unknown")
-        return (
-            match
-            if intent.tool or not intent.after or "{result}" not in intent.answer
-            else match._replace(tool=s.last.name)
-        )
-
-    def _find_condition(self, s: Sentence) -> str:
-        """The condition of the rule that was shown last, where a sentence adds to it: "and turn on the fan, too"."""
-        adds = s.longest(self.words["splits"], 0) or s.holds(self._book.slot("too_word").values)
-        condition = [s.read_last(name) for name in ("series", "was", "limit")]
-        is_new = s.last.arguments.get("action") == "add"
-        return " ".join(condition) if is_new and adds and all(condition) else ""
-
-    def _find_way(self, s: Sentence, found: SlotValues) -> int:
-        """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
-        by, lowers, raises = (self._book.slot(name).values for name in ("by_word", "lower_verb", "raise_verb"))
-        ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
-        numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in self._book.slot("level").after]
-        if str(found["level"]) not in numbers:
-            return 0
-        step = str(found.get("_step") or next(iter(s.list_values(self._book.slot("step").values)), ""))
-        return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
-
-    def _find_rule_of(self, number: str, s: Sentence) -> SlotValues:
-        """The rule that has a number in its condition, of those that the last answer told; {} for none, all for several."""
-        told, rows = self.tools["rule"]["gives"]["rule"], "".join(s.topic.get("_result", ())).splitlines()
-        rules = [
-            row[1]
-            for one in rows
-            if (row := re.search(told, one)) and number in re.findall(r"[\d.]*\d", one[row.end() :])
-        ]
-        return {"rule": rules if len(rules) > 1 else rules[0]} if rules else {}
-
-    def _find_length(self, s: Sentence) -> float:
-        """The length of time that is all a sentence says of when; 0 where it names a time of day."""
-        if any(s.longest(self.words["at"], i) for i in range(len(s.words))):
-            return 0.0
-        slot = self._book.slot("for_length")
-        readings = (value for i in range(len(s.words)) for value, _ in self._reader.read(slot, s, i))
-        return float(next(readings, 0.0))
-
-    def _find_listed(self, s: Sentence, text: str) -> SlotValues:
-        """What "that one" or "the second" names of the list that was shown or added to last; {} where a text names a thing."""
-        said = Sentence(text, self.words)
-        place, pronoun = said.longest(self.words["ordinals"], 0), said.longest(self.words["it"], 0)
-        hit = place or pronoun
-        if not hit or hit[1] < len(said.words):
-            return {}
-        row = self.tools["memory_search"]["row"]
-        shown = [one["item"] for one in re.finditer(row, "".join(s.topic.get("_result", ())))]
-        told = str(s.last.arguments.get("text", "")).partition(": ")[2]
-        items = shown or ([told] if told else [])
-        if place:
-            index = place[0] - 1 if place[0] > 0 else place[0]
-            return {"_item": items[index]} if -len(items) <= index < len(items) else {"_item": []}
-        return {"_item": items[0] if len(items) == 1 else items}
-
-    def _find_named(self, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
-        """The one sensor, output or part of the board that a question names, where nothing of it was read as that."""
-        if intent.tool == "board_status" and not intent.arguments and "_part" not in found:
-            parts = {*s.list_values(self._book.slot("part_of_board").values)}
-            return {"_part": parts.pop()} if len(parts) == 1 else {}
-        series = dict.fromkeys(_READS, ("sensor", "sensor")) | {"output_history": ("output", "name")}
-        kind, name = series.get(intent.tool, ("", ""))
-        if not kind or found.get(name) or intent.after:
-            return {}
-        named = {one for what, one in s.list_values(s.names) if what == kind}
-        return {name: named.pop()} if len(named) == 1 else {}
-
-    def _find_sense(self, s: Sentence) -> str:
-        """Whether a question to be answered by yes or no asks for "more" or "less"; '' where it is none."""
-
-        def says(*names: str) -> bool:
-            return any(s.holds(self._book.slot(name).values) for name in names)
-
-        if says("or_word", "how_much", "what_word", "compare_word"):
-            return ""
-        return "less" if says("less_word") else "more" if says("more", "higher_word") else ""
-
-    def _list_items(self, text: str) -> list[str]:
-        """The things in a text that names several: parted by commas and "and", each without its article."""
-        s, drop = Sentence(text, self.words), self._book.slot("item").drop
-        items, begin = list[str](), 0
-        for i in range(1, len(s.words) + 1):
-            joint = s.longest(self.words["splits"], i) if i < len(s.words) else None
-            if i < len(s.words) and not joint and not s.after_comma(i):
-                continue
-            while begin < i - 1 and s.words[begin] in drop:
-                begin += 1
-            if begin < i and not (items and s.longest(self.words["it"], begin + 1)):  # "the bread, knock it off"
-                items.append(s.text(begin, i))
-            begin = joint[1] if joint else i
-        return items[:_MAX_ITEMS]
+        return Draft(self._book, self._reader, intent, s, found).make()
 
     def _has_text_slot(self, intent: Intent) -> bool:
         return any(slot.kind == "text" for slot in self._book.slots(intent))
@@ -1223,7 +956,7 @@ class IntentMatcher:
             return None  # "tell me who turned the lamp on at 3"
         apart = [word for word in s.words if word not in request.lower().split()]
         is_hour_said = any(word[0].isdigit() or self.words["numbers"].get(word) == 9 for word in apart)
-        if wanted.tool in _READS and at.endswith(NO_HOUR) and "tomorrow" not in at and not is_hour_said:
+        if wanted.tool in READS and at.endswith(NO_HOUR) and "tomorrow" not in at and not is_hour_said:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
@@ -1439,11 +1172,6 @@ def _is_after(intent: Intent, s: Sentence) -> bool:
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
-
-
-def is_complete(match: IntentMatch | None) -> bool:
-    """Whether a call can be made of it."""
-    return match is not None and bool(match.tool) and not match.missing
 
 
 def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:

@@ -23,8 +23,16 @@ from picoclaw.intents.conversation import (
     list_calls,
     split_turns,
 )
-from picoclaw.intents.grammar import NEEDS_CLOCK, WHOLE_ROUTES, Grammar, IntentMatch, fill_fields, find_language
-from picoclaw.intents.matcher import HOLE, is_complete
+from picoclaw.intents.grammar import (
+    NEEDS_CLOCK,
+    WHOLE_ROUTES,
+    Grammar,
+    IntentMatch,
+    fill_fields,
+    find_language,
+    is_complete,
+)
+from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher

@@ -25,7 +25,7 @@ MAX_WORDS = 64
 _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _KINDS = """
-    address calendar choice dir every file folder it label length name number output past percent repeat seconds sensor
+    address calendar choice dir every file folder it label length minutes name number output past percent repeat seconds sensor
     term text time value window
 """
 SLOT_KINDS = frozenset(_KINDS.split())
@@ -496,6 +496,10 @@ class SlotReader:
             yield value, i + 1
         if not slot.before:  # nobody counts bytes in hex
             yield from self._address(slot, s, i)
+
+    def _minutes(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """A number alone, of minutes, in seconds: "add 5"."""
+        return ((value * 60, end) for value, end in self._number(slot, s, i))
 
     def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         if i and s.words[i - 1] in self._words["every"]:

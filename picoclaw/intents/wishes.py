@@ -8,7 +8,7 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.intents.grammar import EXACT_SCORE, WHOLE_ROUTES, IntentMatch, fill_fields, make_match
+from picoclaw.intents.grammar import EXACT_SCORE, WHOLE_ROUTES, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.matcher import (
     MAX_BARE_WORDS,
     MAX_CLASSIFIED,
@@ -19,7 +19,6 @@ from picoclaw.intents.matcher import (
     SURE_WHOLE,
     IntentMatcher,
     Topic,
-    is_complete,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_CALL, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK
