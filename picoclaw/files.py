@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from picoclaw.errors import ConfigError
+from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -86,6 +86,15 @@ def explain_os_error(error: OSError) -> str:
     """Say in words what the operating system refused, and what to try."""
     words = None if isinstance(error, DiskNearlyFull) else _ERRNO_MESSAGES.get(error.errno or 0)
     return words or error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def explain_os_errors(kind: type[PicoclawError], what: str) -> Iterator[None]:
+    """Raise an error of this kind in place of an OSError, saying what it is about, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {explain_os_error(error)}") from None
 
 
 def check_reserve(what: str, folder: Path) -> None:

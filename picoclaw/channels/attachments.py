@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from picoclaw import files
 from picoclaw.channels.pairing import Pairing
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.files import RootedPath, explain_os_error, make_folder, write_atomic
+from picoclaw.files import RootedPath, explain_os_errors, make_folder, write_atomic
 from picoclaw.records import NamedTuple
 from picoclaw.security import untrusted
 from picoclaw.text import pattern
@@ -202,11 +202,9 @@ def check_room(workspace: Path, size: int) -> None:
     if size > MAX_DOWNLOAD_BYTES:
         raise ChannelError(f"it has {size / 1e6:.0f} MB, and more than {MAX_DOWNLOAD_BYTES // 1_000_000} are not taken")
     folder = workspace / "inbox"
-    try:
+    with explain_os_errors(ChannelError, f"{folder} cannot be used"):
         held = sum(entry.stat(follow_symlinks=False).st_size for entry in os.scandir(folder)) if folder.is_dir() else 0
         free = os.statvfs(workspace)
-    except OSError as error:
-        raise ChannelError(f"{folder} cannot be used: {explain_os_error(error)}") from None
     if held + size > _MAX_STORED_BYTES:
         raise ChannelError(f"workspace/inbox holds {held / 1e6:.0f} MB: delete what is not needed there")
     if free.f_bavail * free.f_frsize < _MIN_FREE_BYTES + size:
@@ -215,11 +213,9 @@ def check_room(workspace: Path, size: int) -> None:
 
 def save_file(workspace: Path, name: str, data: bytes) -> str:
     """Keep a file durably in the workspace's inbox; returns its path below the workspace. Raises ChannelError."""
-    try:
+    with explain_os_errors(ChannelError, "workspace/inbox cannot be written"):
         make_folder(workspace / "inbox")
         write_atomic(workspace / "inbox" / name, data)
-    except OSError as error:
-        raise ChannelError(f"workspace/inbox cannot be written: {explain_os_error(error)}") from None
     return f"inbox/{name}"
 
 

@@ -22,7 +22,7 @@ from picoclaw.channels.channel import (
 from picoclaw.channels.ipc import SOCKET_NAME, IpcConnection, get_peer_user, is_same_user, listen_for_people
 from picoclaw.config.tables import PersonConfig
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
-from picoclaw.files import explain_os_error, listen_unix
+from picoclaw.files import explain_os_error, explain_os_errors, listen_unix
 from picoclaw.messages import (
     DEFAULT_SESSION,
     TERMINAL_SESSIONS,
@@ -127,10 +127,8 @@ class SocketChannel:
 
     def start(self, post: PostMessage) -> None:
         self._post = post
-        try:
+        with explain_os_errors(ChannelError, f"{self._home / SOCKET_NAME} cannot be opened"):
             self._listener = listen_unix(self._home / SOCKET_NAME)
-        except OSError as error:
-            raise ChannelError(f"{self._home / SOCKET_NAME} cannot be opened: {explain_os_error(error)}") from None
         if self._roles:
             try:
                 self._people_listener = listen_for_people()

@@ -20,7 +20,7 @@ from picoclaw.cli.common import (
 )
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.files import explain_os_error, get_home
+from picoclaw.files import explain_os_error, explain_os_errors, get_home
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
@@ -158,10 +158,8 @@ def _disarm_output(home: Path, given: Options) -> int:
 
 def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> None:
     """First what is written down, then what counts."""
-    try:
+    with explain_os_errors(ConfigError, f"{home / audit.AUDIT_FILE} cannot be written"):
         audit.write_record(home, act, name=name, who="owner", digest=digests.get(name, ""))
-    except OSError as error:
-        raise ConfigError(f"{home / audit.AUDIT_FILE} cannot be written: {explain_os_error(error)}") from None
     config.save_armed(home, digests)
 
 

@@ -15,7 +15,7 @@ from picoclaw.channels.dashboard.login import Logins
 from picoclaw.config import PEOPLE_FOLDER, SHARED_FOLDER, Config, load_config
 from picoclaw.config.tables import AgentConfig, PersonConfig, TeamConfig
 from picoclaw.errors import ConfigError, PicoclawError, SkillError
-from picoclaw.files import explain_os_error, write_atomic
+from picoclaw.files import explain_os_error, explain_os_errors, write_atomic
 from picoclaw.messages import LOGIN_WAY
 from picoclaw.records import MISSING, NamedTuple, fields, replace
 from picoclaw.schema import Parameter, find_nearest, read_parameter
@@ -371,10 +371,8 @@ def grant_skill(
         raise SkillError(f"{name} came with picoclaw: everybody of the household has it")
     pinned = ""
     if grantee.startswith(AGENT):
-        try:
+        with explain_os_errors(SkillError, f"{name} cannot be copied for the agent"):
             pinned = pin_skill(skill, home, grantee.removeprefix(AGENT))
-        except OSError as error:
-            raise SkillError(f"{name} cannot be copied for the agent: {explain_os_error(error)}") from None
     SkillGrants(database).grant(SkillGrant(name, grantee, pinned, granted_by, now.isoformat(timespec="seconds")))
     who = {EVERYONE: "every member of the household"}.get(grantee, name_grantee(grantee))
     which = f" in version {pinned}, until you grant another one" if pinned else ", always in its present version"

@@ -22,7 +22,7 @@ from picoclaw.config.files import (
     set_value,
 )
 from picoclaw.errors import ConfigError, HardwareError, PicoclawError
-from picoclaw.files import explain_os_error, get_home, write_atomic
+from picoclaw.files import explain_os_error, explain_os_errors, get_home, write_atomic
 from picoclaw.http_client import Client, HTTPError, Timeout
 from picoclaw.hw import detect, kernel, loader
 from picoclaw.hw.board import Board
@@ -135,13 +135,11 @@ def _write_files(files: dict[Path, bytes]) -> None:
 
 def _write_or_delete(path: Path, data: bytes | None) -> None:
     """Write a file, through a link if it is one, or take it away."""
-    try:
+    with explain_os_errors(ConfigError, f"{path} cannot be written"):
         if data is None:
             path.unlink(missing_ok=True)
         else:
             write_atomic(path.resolve(), data)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 def probe_profile(home: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError
-from picoclaw.files import explain_os_error, read_file, write_atomic
+from picoclaw.files import explain_os_errors, read_file, write_atomic
 from picoclaw.hw.reading import QUANTITIES
 from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
 from picoclaw.schema import Span, find_nearest
@@ -261,10 +261,8 @@ def describe_unarmed(home: Path, outputs: Mapping[str, OutputConfig]) -> str:
 def save_armed(home: Path, digests: Mapping[str, str]) -> None:
     """Replace what is armed, durably; raises ConfigError when it cannot be kept."""
     path = home / "outputs.armed"
-    try:
+    with explain_os_errors(ConfigError, f"{path} cannot be written"):
         write_atomic(path, json.dumps(dict(digests), indent=1).encode())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 def restore_outputs(kept: Any) -> list[OutputConfig]:

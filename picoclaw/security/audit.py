@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from picoclaw.errors import StoreError
-from picoclaw.files import explain_os_error, read_file
+from picoclaw.files import explain_os_errors, read_file
 from picoclaw.messages import Caller
 from picoclaw.records import NamedTuple
 from picoclaw.security.policy import CallRequest, Decision, Effect, compute_digest
@@ -69,10 +69,8 @@ class AuditLog:
 
     def write(self, act: str, **more: Any) -> None:
         """Append a record durably; first note a changed policy or a truncated log. Raises StoreError."""
-        try:
+        with explain_os_errors(StoreError, f"{self._home / LOG_NAME} cannot be written"):
             self._write(act, {name: self._shorten(value) for name, value in more.items() if value or value is False})
-        except OSError as error:
-            raise StoreError(f"{self._home / LOG_NAME} cannot be written: {explain_os_error(error)}") from None
 
     def mention(self, act: str, **more: Any) -> None:
         """Append a record, ignoring errors."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from picoclaw.config import Config
 from picoclaw.errors import SkillError
-from picoclaw.files import exchange_paths, explain_os_error, sync_folder
+from picoclaw.files import exchange_paths, explain_os_errors, sync_folder
 from picoclaw.records import NamedTuple
 from picoclaw.skills import (
     MAX_SKILL_FILES,
@@ -174,15 +174,13 @@ def read_content(skill: Skill, grants: Iterable[SkillGrant], home: Path) -> Skil
     """Read a skill's files, and those versions that agents keep. Raises SkillError."""
     from picoclaw.skills import PINNED_FOLDER
 
-    try:
+    with explain_os_errors(SkillError, "it cannot be read"):
         files = tuple(read_skill_files(skill.folder))
         pinned = {
             grant.pinned: tuple(read_skill_files(home / PINNED_FOLDER / grant.grantee.removeprefix(AGENT) / skill.name))
             for grant in grants
             if grant.pinned and grant.pinned != name_version(files)
         }
-    except OSError as error:
-        raise SkillError(f"it cannot be read: {explain_os_error(error)}") from None
     return SkillContent(files, {version: kept for version, kept in pinned.items() if name_version(kept) == version})
 
 
@@ -293,7 +291,7 @@ class ArrivedSkills:
         What it takes the place of is kept beside it. Raises SkillError and StoreError.
         """
         done: list[str] = []
-        try:
+        with explain_os_errors(SkillError, f"{arrived.name} cannot be written"):
             if arrived.is_new:
                 done += self._install(arrived)
             for grant in arrived.grants:
@@ -302,8 +300,6 @@ class ArrivedSkills:
                     pin_files(arrived.name, kept, self._config.home, grant.grantee.removeprefix(AGENT))
                 SkillGrants(self._database).grant(grant._replace(granted_by=f"{grant.granted_by} at {arrived.board}"))
                 done.append(f"{grant.grantee.replace(':', ' ')} may use it")
-        except OSError as error:
-            raise SkillError(f"{arrived.name} cannot be written: {explain_os_error(error)}") from None
         self.decline(arrived)
         return done
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from picoclaw.channels.channel import describe_outcome
 from picoclaw.errors import ChannelDown
-from picoclaw.files import explain_os_error, read_file, write_atomic
+from picoclaw.files import explain_os_errors, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
@@ -389,10 +389,8 @@ class PageOutbox:
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         rows = rows[-_MAX_MESSAGES:]
-        try:
+        with explain_os_errors(ChannelDown, f"{self._path} cannot be written"):
             write_atomic(self._path, json.dumps(rows, ensure_ascii=False).encode("utf-8", "replace"))
-        except OSError as error:
-            raise ChannelDown(f"{self._path} cannot be written: {explain_os_error(error)}") from None
         self._rows = rows
 
     def all(self) -> list[ChatEntry]:

@@ -17,7 +17,7 @@ from typing import Any
 from picoclaw.automation.clock import boottime, read_boot_id
 from picoclaw.config.tables import PersonConfig, PersonRole
 from picoclaw.errors import ChannelError, ConfigError
-from picoclaw.files import explain_os_error, read_file, remove_file, write_atomic
+from picoclaw.files import explain_os_errors, read_file, remove_file, write_atomic
 from picoclaw.messages import LOGIN_WAY
 from picoclaw.records import NamedTuple
 from picoclaw.security.audit import AuditLog
@@ -176,10 +176,8 @@ def load_object(path: Path) -> dict[str, Any]:
 
 
 def save_object(path: Path, data: Any) -> None:
-    try:
+    with explain_os_errors(ChannelError, f"{path} cannot be written"):
         write_atomic(path, json.dumps(data).encode())
-    except OSError as error:
-        raise ChannelError(f"{path} cannot be written: {explain_os_error(error)}") from None
 
 
 # The tokens by which programs use the board as an OpenAI model: one for each person, of which only the digest is kept.
