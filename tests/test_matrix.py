@@ -416,6 +416,18 @@ def test_an_answer_can_bring_files_and_charts(bench, server, room):
     assert sorted(server.media.values()) == sorted([PNG, b"a,b\n"])
 
 
+def test_an_answer_that_broke_off_goes_on_though_its_file_is_gone(bench, server, room):
+    leaf = bench.home / "workspace/leaf.png"
+    leaf.write_bytes(PNG)
+    message = OutboxMessage(1, f"matrix:{room}", "before\n![](leaf.png)\nafter", 1.0)
+    server.fail("upload", *[tg.reset] * 2)
+    with pytest.raises(ChannelDown):
+        bench.channel.send(message)
+    leaf.unlink()
+    bench.channel.send(message)
+    assert [one.text.partition(":")[0] for one in server.sent] == ["before", "leaf.png", "after"]
+
+
 def test_where_others_read_an_answer_brings_no_file(bench, server, room):
     (bench.home / "workspace/leaf.png").write_bytes(PNG)
     server.joins(room, BOB)
@@ -783,7 +795,7 @@ def told_by(board):
         ([tg.drip], "stayed silent"),
         ([tg.portal], "a web page answered"),
         ([tg.redirect], "is not one of its API"),
-        ([tg.BAD_GATEWAY], "is not one of its API"),
+        ([tg.BAD_GATEWAY], "a web page answered"),
         ([mx.error(500, "M_UNKNOWN", "Internal server error")], "server error (500: Internal server error)"),
         ([tg.body(200, b"[]")], "is not one of its API"),
         ([tg.body(200, b"{}")], "does not say where it ends"),

@@ -58,7 +58,15 @@ from picoclaw.channels.polled import (
     as_text,
     get,
 )
-from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, render_rich, split_answer, split_message
+from picoclaw.channels.rich_text import (
+    AnswerPart,
+    ChartPicture,
+    Entity,
+    RichText,
+    render_rich,
+    split_answer,
+    split_message,
+)
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, StoreError
 from picoclaw.files import RootedPath
@@ -114,33 +122,18 @@ class MatrixSender(PacedSender[MatrixApi, RoomPlace]):
 
     service, longest_pause_s = "the Matrix server", 3.0
 
-    def __init__(
-        self,
-        api: MatrixApi,
-        find_workspace: Callable[[RoomPlace], Path | None],
-        ending: threading.Event,
-        timing: Timing,
-    ) -> None:
-        super().__init__(api, find_workspace, ending, timing)
-        self._begun: dict[str, int] = {}
-
     def send_message(self, number: str, place: RoomPlace, text: str, context: SendContext = NO_CONTEXT) -> None:
         """Send a message, `number` being the same when it comes again. Raises ChannelError.
 
         One that broke off is gone on with where it did: the parts before are known to the server, or to this process.
         """
+
+        def send(at: int, part: AnswerPart, is_last: bool) -> None:  # noqa: ARG001, FBT001
+            self._part(place, part, f"{number}.{at}", NO_CONTEXT if at else context)
+
         with self._guard:
-            done = self._begun.get(number, 0)
-            try:
-                for at, part in enumerate(_list_parts(text, self._find_workspace(place))):
-                    if at >= done:
-                        self._part(place, part, f"{number}.{at}", context if at == 0 else NO_CONTEXT)
-                        done = at + 1
-            except ChannelDown as error:
-                error.unsure |= done > 0
-                self._begun = {number: done}
-                raise
-            self._begun = {}
+            sizes = _MAX_CAPTION_UNITS, MAX_EXTENDABLE_UNITS, MAX_TEXT_UNITS
+            self._send_parts(number, split_answer(text, self._find_workspace(place), *sizes), send)
 
     def say(self, place: RoomPlace, text: str) -> None:
         """Send what comes ahead of an answer, and is not kept."""
@@ -173,31 +166,20 @@ class MatrixSender(PacedSender[MatrixApi, RoomPlace]):
         with self._guard:
             self._call("PUT", join_path("rooms", room, "redact", event, number), {}, self._timing.wait)
 
-    def _part(
-        self, place: RoomPlace, part: RichText | Attachment | ChartPicture, number: str, context: SendContext
-    ) -> None:
-        if isinstance(part, Attachment):
-            name = part.place.path.name
-            kind = _KINDS.get(part.place.path.suffix.lower(), "application/octet-stream")
-            try:
-                address = self._upload(part.place, name, kind, part.size)
-            except CallRefused as error:  # what comes after the file is told all the same
-                part = RichText(f"{name}: {error}")
+    def _part(self, place: RoomPlace, part: AnswerPart, number: str, context: SendContext) -> None:
+        try:
+            if isinstance(part, Attachment):
+                name, words = part.place.path.name, render_rich(part.caption).text
+                kind = _KINDS.get(part.place.path.suffix.lower(), "application/octet-stream")
+                content = self._upload(part.place, name, kind, part.size, words)
+            elif isinstance(part, ChartPicture):
+                content = self._upload(part.data, "chart.png", "image/png", len(part.data), part.caption.text)
             else:
-                words = render_rich(part.caption).text
-                content = _make_file_content(address, name, kind, part.size, words)
-                self._finish(place, content, number, context)
-                return
-        if isinstance(part, ChartPicture):
-            try:
-                address = self._upload(part.data, "chart.png", "image/png", len(part.data))
-            except CallRefused:
-                part = part.instead
-            else:
-                content = _make_file_content(address, "chart.png", "image/png", len(part.data), part.caption.text)
-                self._finish(place, content, number, context)
-                return
-        self._finish(place, make_content(part), number, context)
+                content = make_content(part)
+        except CallRefused as error:  # what comes after the file is told all the same
+            instead = part.instead if isinstance(part, ChartPicture) else RichText(f"{name}: {error}")
+            content = make_content(instead)
+        self._finish(place, content, number, context)
 
     def _finish(self, place: RoomPlace, content: dict[str, Any], number: str, context: SendContext) -> None:
         """Send an event of a message, in place of its draft where there is one and it is a text as well."""
@@ -222,9 +204,14 @@ class MatrixSender(PacedSender[MatrixApi, RoomPlace]):
                 sent = self._call("PUT", path, bare, self._timing.wait)
         return as_event(sent.get("event_id"))
 
-    def _upload(self, source: RootedPath | bytes, name: str, kind: str, size: int) -> str:
+    def _upload(self, source: RootedPath | bytes, name: str, kind: str, size: int, caption: str) -> dict[str, Any]:
+        """Put a file onto the server; returns the content of the message that shows it. Raises ChannelError."""
         wait = self._timing.wait + size / _UPLOAD_BYTES_S
-        return self._pace(partial(self._api.upload, source, name, kind, wait))
+        address = self._pace(partial(self._api.upload, source, name, kind, wait))
+        group = kind.partition("/")[0]
+        shown = f"m.{group}" if group in {"image", "audio", "video"} and kind != "image/svg+xml" else "m.file"
+        content: dict[str, Any] = {"msgtype": shown, "url": address, "info": {"mimetype": kind, "size": size}}
+        return content | ({"body": caption, "filename": name} if caption else {"body": name})
 
     def _call(self, method: str, path: str, fields: dict[str, Any], wait: float) -> dict[str, Any]:
         """Make a call that may be made twice, and is when it is not known whether it was carried out."""
@@ -260,13 +247,6 @@ def _make_relation(place: RoomPlace, reply_to: str) -> dict[str, Any]:
     # clients without threads show an answer to the thread's beginning
     answered = {"m.in_reply_to": {"event_id": reply_to or place.thread}, "is_falling_back": not reply_to}
     return {"m.relates_to": {"rel_type": "m.thread", "event_id": place.thread} | answered}
-
-
-def _make_file_content(address: str, name: str, kind: str, size: int, caption: str) -> dict[str, Any]:
-    group = kind.partition("/")[0]
-    shown = f"m.{group}" if group in {"image", "audio", "video"} and kind != "image/svg+xml" else "m.file"
-    content: dict[str, Any] = {"msgtype": shown, "url": address, "info": {"mimetype": kind, "size": size}}
-    return content | ({"body": caption, "filename": name} if caption else {"body": name})
 
 
 def _replace_content(content: dict[str, Any], event: str) -> dict[str, Any]:
@@ -321,13 +301,6 @@ def _make_tags(entity: Entity) -> tuple[str, str]:
         return f'<a href="{escape(entity.more)}">', "</a>"
     tag = _TAGS[entity.kind]
     return f"<{tag}>", f"</{tag}>"
-
-
-def _list_parts(text: str, workspace: Path | None) -> list[RichText | Attachment | ChartPicture]:
-    parts: list[RichText | Attachment | ChartPicture] = []
-    for part in split_answer(text, workspace, _MAX_CAPTION_UNITS, MAX_EXTENDABLE_UNITS):
-        parts += split_message(part, MAX_TEXT_UNITS) if isinstance(part, RichText) else [part]
-    return parts
 
 
 MATRIX_TIMING = Timing(between=0.0, in_groups=0.0)

@@ -11,16 +11,15 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from io import BytesIO
-from typing import Any, BinaryIO
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from picoclaw import files as picoclaw_files
 from picoclaw.channels.attachments import IncomingFile
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import (
     QUOTED_CHARS,
+    SERVER_ERROR,
     ApiAnswer,
     BadToken,
     Busy,
@@ -33,6 +32,7 @@ from picoclaw.channels.polled import (
     as_list,
     as_text,
     get,
+    open_upload,
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError
@@ -44,7 +44,6 @@ from picoclaw.text import pattern, truncate
 
 MAX_ANSWER_BYTES = 8_000_000
 _QUIET_S, _STALLED_S = 60.0, 20.0
-_SERVER_ERROR = 500
 _MAX_PAUSE_S = 3600.0
 _TOKEN_ERRORS = {"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_USER_LOCKED"}
 _SERVICE = "the Matrix server"
@@ -81,8 +80,8 @@ class MatrixApi(HttpApi):
         headers = self._make_headers()
         body = {"headers": headers} | ({} if fields is None else {"content": json.dumps(fields).encode()})
         path = f"{path}?{urlencode(query)}" if query else path
-        answer = self.request(method, path, _give(body), wait=wait, quiet=wait, most=MAX_ANSWER_BYTES)
-        return _parse_answer(answer)
+        answer = self.request(method, path, nullcontext(body), wait=wait, quiet=wait, most=MAX_ANSWER_BYTES)
+        return self._parse_answer(answer)
 
     def upload(self, source: RootedPath | bytes, name: str, kind: str, wait: float) -> str:
         """Put a file onto the server; returns its address there, `mxc://...`. Raises as `call`."""
@@ -90,7 +89,7 @@ class MatrixApi(HttpApi):
         path = f"/_matrix/media/v3/upload?{urlencode({'filename': name})}"
         body = _open_body(source, self._make_headers() | {"Content-Type": kind})
         answer = self.request("POST", path, body, wait=wait, quiet=min(_QUIET_S, wait), most=MAX_ANSWER_BYTES)
-        address = _parse_answer(answer).get("content_uri")
+        address = self._parse_answer(answer).get("content_uri")
         if not isinstance(address, str) or not address.startswith("mxc://"):
             raise CallRefused(f"{_SERVICE} did not say where the file is")
         return address
@@ -104,13 +103,13 @@ class MatrixApi(HttpApi):
             join_path("download", server, media, prefix="/_matrix/media/v3"),  # servers before Matrix 1.11
         ]
         for path in paths:
-            body, quiet = _give({"headers": self._make_headers()}), min(_STALLED_S, wait)
+            body, quiet = nullcontext({"headers": self._make_headers()}), min(_STALLED_S, wait)
             answer = self.request("GET", path, body, wait=wait, quiet=quiet, most=most)
             if answer.status == OK:
                 return answer.data
             if b"M_UNRECOGNIZED" not in answer.data:
                 break
-        _parse_answer(answer)
+        self._parse_answer(answer)
         raise CallRefused(f"{_SERVICE} does not give the file (HTTP {answer.status})")
 
     def _make_headers(self) -> dict[str, str]:
@@ -118,6 +117,22 @@ class MatrixApi(HttpApi):
             self.check()
             return {"Authorization": f"Bearer {self._token}"}
         return {}
+
+    def _parse_answer(self, answer: ApiAnswer) -> dict[str, Any]:
+        told = self.read_object(answer)
+        if answer.status == OK:
+            return told
+        code = told["errcode"] if isinstance(told.get("errcode"), str) else ""
+        said = " ".join(str(told.get("error") or code or f"error {answer.status}").split())[:300]
+        if answer.status == 429 or code == "M_LIMIT_EXCEEDED":
+            millis = told.get("retry_after_ms")
+            pause = min(max(millis / 1000, 0.0), _MAX_PAUSE_S) if isinstance(millis, int | float) else 5.0
+            raise Busy(f"{_SERVICE} asks for a pause ({said})", pause)
+        if answer.status == 401 or code in _TOKEN_ERRORS:
+            raise BadToken(f"{_SERVICE} does not know the access token ({said}): `picoclaw matrix login` gets another")
+        if answer.status >= SERVER_ERROR:
+            raise Unreachable(f"{_SERVICE} has a server error ({answer.status}: {said})", unsure=True)
+        raise CallRefused(f"{_SERVICE} refused: {said}", code=code)
 
 
 def identify_account(api: MatrixApi, wait: float = 20.0) -> str:
@@ -160,49 +175,11 @@ def log_in(server: str, user: str, password: str, device: str, wait: float = 20.
 
 
 @contextmanager
-def _give(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield body
-
-
-@contextmanager
 def _open_body(source: RootedPath | bytes, headers: dict[str, str]) -> Iterator[dict[str, Any]]:
-    opened: BinaryIO
-    if isinstance(source, bytes):
-        opened = BytesIO(source)
-    else:
-        opened = os.fdopen(picoclaw_files.open_rooted(source, alone=True), "rb")
-    with opened as file:
+    with open_upload(source) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         yield {"content": file, "headers": headers | {"Content-Length": str(size)}}
-
-
-def _parse_answer(answer: ApiAnswer) -> dict[str, Any]:
-    """Read an answer of the API; anything that is none comes from something in the way."""
-    try:
-        told = json.loads(answer.data)
-    except (ValueError, RecursionError):
-        told = None
-    is_broken = answer.status >= _SERVER_ERROR
-    if not isinstance(told, dict):
-        if answer.data.lstrip()[:1] == b"<" and not is_broken:
-            raise Unreachable(
-                "a web page answered instead of the Matrix server: check homeserver, or the network wants a login"
-            )
-        raise Unreachable(f"{_SERVICE}'s answer (HTTP {answer.status}) is not one of its API", unsure=True)
-    if answer.status == OK:
-        return told
-    code = told["errcode"] if isinstance(told.get("errcode"), str) else ""
-    said = " ".join(str(told.get("error") or code or f"error {answer.status}").split())[:300]
-    if answer.status == 429 or code == "M_LIMIT_EXCEEDED":
-        millis = told.get("retry_after_ms")
-        pause = min(max(millis / 1000, 0.0), _MAX_PAUSE_S) if isinstance(millis, int | float) else 5.0
-        raise Busy(f"{_SERVICE} asks for a pause ({said})", pause)
-    if answer.status == 401 or code in _TOKEN_ERRORS:
-        raise BadToken(f"{_SERVICE} does not know the access token ({said}): `picoclaw matrix login` gets another")
-    if is_broken:
-        raise Unreachable(f"{_SERVICE} has a server error ({answer.status}: {said})", unsure=True)
-    raise CallRefused(f"{_SERVICE} refused: {said}", code=code)
 
 
 _MAX_TEXT_CHARS = 20_000

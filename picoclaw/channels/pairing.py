@@ -86,9 +86,7 @@ class Pairing:
         if not self._household:
             return ""
         with self._guard:
-            self._marks()  # opens the database
-            assert self._database is not None
-            return People(self._household, self._database).find(f"{self.channel}:{user}")
+            return People(self._household, self._open()).find(f"{self.channel}:{user}")
 
     def find_workspace(self, users: Collection[str], session: str) -> Path | None:
         """The folder of the files that may be sent where these read: the owners', or one member's; None for others.
@@ -107,9 +105,7 @@ class Pairing:
         if not self._agents:
             return ""
         with self._guard:
-            self._marks()  # opens the database
-            assert self._database is not None
-            return find_agent(self._database, session)
+            return find_agent(self._open(), session)
 
     def owner(self) -> str:
         """Give the one who is the owner, '' when nobody is: all others are guests. Raises StoreError.
@@ -173,8 +169,8 @@ class Pairing:
                 marks.set(self._offer, json.dumps([digest, boot, until, tries - 1, *person]) if tries > 1 else "")
                 return False
             name = str(person[0]) if person else ""
-            if name and self._database:
-                People(self._household, self._database).pair(f"{self.channel}:{user}", name)
+            if name:
+                People(self._household, self._open()).pair(f"{self.channel}:{user}", name)
             # the first is the owner, but no member or guest of the household, nor who was added since we started
             if not self._owner():
                 person = self._household.get(name)
@@ -195,8 +191,7 @@ class Pairing:
                 self._marks().set(self._owns, _NOBODY)  # no guest becomes the owner by that
             del paired[user]
             self._marks().set(self._pairs, json.dumps(paired))
-            assert self._database is not None
-            People(self._household, self._database).forget(f"{self.channel}:{user}")  # who they were paired as
+            People(self._household, self._open()).forget(f"{self.channel}:{user}")  # who they were paired as
             AuditLog(self._path.parent).mention("unpaired", who=f"{self.channel}:{user}")
             return True
 
@@ -207,10 +202,13 @@ class Pairing:
                 self._database.close()
                 self._database = None
 
-    def _marks(self) -> Marks:
+    def _open(self) -> Database:
         if self._database is None:
             self._database = Database(self._path)
-        return Marks(self._database)
+        return self._database
+
+    def _marks(self) -> Marks:
+        return Marks(self._open())
 
     def _paired(self) -> dict[str, str]:
         """Those who were paired; nobody where nothing was ever kept."""

@@ -6,16 +6,18 @@ another thread, and ends the wait on a server that drips a byte a second.
 """
 
 import json
+import os
 import random
 import ssl
 import threading
 import time
 from calendar import timegm
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, Protocol, TypeVar
 
 from picoclaw.channels.attachments import Downloads, IncomingFile, check_room, make_file_name, save_file
 from picoclaw.channels.channel import (
@@ -27,9 +29,10 @@ from picoclaw.channels.channel import (
     make_answer_command,
 )
 from picoclaw.channels.pairing import Pairing
+from picoclaw.channels.rich_text import AnswerPart
 from picoclaw.config import Config
 from picoclaw.errors import ChannelDown, ChannelError, ChatBusy, StoreDamaged, StoreError
-from picoclaw.files import explain_os_error
+from picoclaw.files import RootedPath, explain_os_error, open_rooted
 from picoclaw.http_client import Client, Connection, HTTPError, InvalidURL, Timeout
 from picoclaw.messages import Origin, is_other_person, is_stop_order
 from picoclaw.prompts import Templates, fill_template
@@ -39,6 +42,7 @@ from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox_outbox import InboxMessage
 from picoclaw.times import format_duration
 
+SERVER_ERROR = 500
 TOO_LARGE = "too large"
 """The code of a call whose answer is longer than it may be."""
 
@@ -76,6 +80,11 @@ class CallRefused(ChannelError):
         """`code` is the service's word for why, `moved_to` the number that a group has now, 0 otherwise."""
         super().__init__(message)
         self.code, self.moved_to = code, moved_to
+
+
+def open_upload(source: RootedPath | bytes) -> BinaryIO:
+    """Open what is sent: a file, or what is in memory. Raises OSError."""
+    return BytesIO(source) if isinstance(source, bytes) else os.fdopen(open_rooted(source, alone=True), "rb")
 
 
 class ApiAnswer(NamedTuple):
@@ -168,6 +177,23 @@ class HttpApi:
             self._release(connection, era, is_good=answer is not None)
         self.date = answer.date
         return answer
+
+    def read_object(self, answer: ApiAnswer, sign: str = "") -> dict[str, Any]:
+        """Read an answer of the API, which has a truth value called `sign`; anything else comes from something in the way.
+
+        Raises Unreachable.
+        """
+        try:
+            told = json.loads(answer.data)
+        except (ValueError, RecursionError):
+            told = None
+        if isinstance(told, dict) and (not sign or isinstance(told.get(sign), bool)):
+            return told
+        if answer.data.lstrip()[:1] == b"<":
+            why = "the network may want a login (captive portal), or the address in config.toml is another server's"
+            is_unsure = answer.status >= SERVER_ERROR
+            raise Unreachable(f"a web page answered instead of {self._service}: {why}", unsure=is_unsure)
+        raise Unreachable(f"{self._service}'s answer (HTTP {answer.status}) is not one of its API", unsure=True)
 
     def _release(self, used: _ApiConnection, era: int, *, is_good: bool) -> None:
         """Keep the connection of a call that has ended well for the next; close any other."""
@@ -367,6 +393,10 @@ _Place = TypeVar("_Place")
 _Result = TypeVar("_Result")
 
 
+SendPart = Callable[[int, AnswerPart, bool], None]
+"""Sends a part by its number; tells also whether it is the last."""
+
+
 class PacedSender(Generic[_Api, _Place]):
     """Sends for one account, one message at a time, from any thread, and keeps the pauses that the service wants."""
 
@@ -380,6 +410,26 @@ class PacedSender(Generic[_Api, _Place]):
         self._api, self._find_workspace, self._ending, self._timing = api, find_workspace, ending, timing
         self._guard = threading.RLock()
         self._next: dict[int, float] = {}
+        self._begun: tuple[Hashable, list[AnswerPart], int] = ("", [], 0)
+
+    def _send_parts(self, key: Hashable, parts: Iterable[AnswerPart], send: SendPart) -> None:
+        """Send the parts of a message by their numbers; the one that broke off last goes on where it did.
+
+        Its parts are those of the first time: a file may be gone. Only this process knows which were told. Raises
+        ChannelError.
+        """
+        begun, left, done = self._begun
+        if begun != key:
+            left, done = list(parts), 0
+        try:
+            for at, part in list(enumerate(left))[done:]:
+                send(at, part, at == len(left) - 1)
+                done = at + 1
+        except ChannelDown as error:
+            error.unsure |= done > 0
+            self._begun = key, left, done
+            raise
+        self._begun = "", [], 0
 
     def _pace(self, act: Callable[[], _Result], chat: int = 0) -> _Result:
         """Make one call when the pause of its chat is over, once more after a short one."""

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from picoclaw.channels.attachments import Attachment, split_attachments
@@ -256,10 +256,18 @@ def _slice(whole: RichText, start: int, end: int) -> RichText:
 _CHART = pattern(r"^```\n((?:[^\n`]*┤[^\n]*\n){3,40}[^\n`]*)\n```$", re.MULTILINE)
 
 
+AnswerPart = RichText | Attachment | ChartPicture
+
+
 def split_answer(
-    text: str, workspace: Path | None, caption_units: int, whole_units: int
-) -> Iterator[RichText | Attachment | ChartPicture]:
-    """Give the parts in their order; a text may have to be cut with `split_message`.
+    text: str,
+    workspace: Path | None,
+    caption_units: int,
+    whole_units: int,
+    most: int,
+    fold: Callable[[RichText], RichText] = lambda whole: whole,
+) -> Iterator[AnswerPart]:
+    """Give the parts in their order, texts of at most `most` units; `fold` is given a text before it is cut.
 
     A chart is a picture where what is said before it has at most `caption_units`, and all of it as text `whole_units`.
     """
@@ -277,7 +285,7 @@ def split_answer(
             ):
                 yield picture
                 start = chart.end()
-        yield render_rich(piece[start:])
+        yield from split_message(fold(render_rich(piece[start:])), most)
 
 
 def _draw_chart(before: str, drawn: str) -> ChartPicture | None:

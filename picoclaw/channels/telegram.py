@@ -37,7 +37,15 @@ from picoclaw.channels.polled import (
     Timing,
     Unreachable,
 )
-from picoclaw.channels.rich_text import ChartPicture, Entity, RichText, count_units, split_answer, split_message
+from picoclaw.channels.rich_text import (
+    AnswerPart,
+    ChartPicture,
+    Entity,
+    RichText,
+    count_units,
+    split_answer,
+    split_message,
+)
 from picoclaw.channels.telegram_api import (
     BotIdentity,
     ButtonPress,
@@ -51,7 +59,7 @@ from picoclaw.channels.telegram_api import (
     parse_update,
 )
 from picoclaw.config import Config
-from picoclaw.errors import ChannelDown, ChannelError
+from picoclaw.errors import ChannelError
 from picoclaw.messages import Turn, TurnHooks, is_urgent_text
 from picoclaw.prompts import Templates
 from picoclaw.providers import BUILT_IN_PROVIDER
@@ -90,7 +98,6 @@ class Sender(PacedSender[TelegramApi, ChatPlace]):
         timing: Timing,
     ) -> None:
         super().__init__(api, find_workspace, ending, timing)
-        self._begun: dict[int, tuple[str, list[RichText | Attachment | ChartPicture]]] = {}
         self._unsure: dict[int, int] = {}
         self._doubts: set[tuple[int, str]] = set()
 
@@ -101,29 +108,15 @@ class Sender(PacedSender[TelegramApi, ChatPlace]):
 
         Its first part replies to `reply_to`, the number of a message; `buttons` as for `plain`.
         """
-        with self._guard:
-            begun, left = self._begun.get(number, ("", []))
-            if not left or begun != text[:_KNOWN_AGAIN]:
-                left = _list_parts(text, self._find_workspace(place))
-            self._begun, before = {number: (text[:_KNOWN_AGAIN], left)}, len(left)
-            try:
-                with self._doubting(place, text):
-                    while left:
-                        doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
-                        first = reply_to if len(left) == before and begun != text[:_KNOWN_AGAIN] else 0
-                        self._part(
-                            place,
-                            left[0],
-                            again=bool(doubts),
-                            reply_to=first,
-                            buttons=buttons if len(left) == 1 else None,
-                        )
-                        self._doubts -= doubts
-                        del left[0]
-            except ChannelDown as error:
-                error.unsure |= len(left) < before  # only this process knows which parts were told
-                raise
-            self._begun.clear()
+
+        def send(at: int, part: AnswerPart, is_last: bool) -> None:  # noqa: FBT001
+            doubts = {(chat, start) for chat, start in self._doubts if chat == place.chat and start in text}
+            below = buttons if is_last else None
+            self._part(place, part, again=bool(doubts), reply_to=0 if at else reply_to, buttons=below)
+            self._doubts -= doubts
+
+        with self._guard, self._doubting(place, text):
+            self._send_parts((number, text[:_KNOWN_AGAIN]), _list_parts(text, self._find_workspace(place)), send)
 
     def say(self, place: ChatPlace, text: str) -> None:
         with self._guard, self._doubting(place, text):
@@ -162,7 +155,7 @@ class Sender(PacedSender[TelegramApi, ChatPlace]):
     def _part(
         self,
         place: ChatPlace,
-        part: RichText | Attachment | ChartPicture,
+        part: AnswerPart,
         *,
         again: bool = False,
         reply_to: int = 0,
@@ -246,12 +239,10 @@ def reduce_call(fields: Mapping[str, Any], error: CallRefused) -> dict[str, Any]
     return None
 
 
-def _list_parts(text: str, workspace: Path | None) -> list[RichText | Attachment | ChartPicture]:
+def _list_parts(text: str, workspace: Path | None) -> Iterator[AnswerPart]:
     room = len(MAYBE_REPEATED) + 1
-    parts: list[RichText | Attachment | ChartPicture] = []
-    for part in split_answer(text, workspace, _MAX_CAPTION_UNITS - room, MAX_EXTENDABLE_UNITS):
-        parts += split_message(fold_rest(part), MAX_MESSAGE_UNITS - room) if isinstance(part, RichText) else [part]
-    return parts
+    sizes = _MAX_CAPTION_UNITS - room, MAX_EXTENDABLE_UNITS, MAX_MESSAGE_UNITS - room
+    return split_answer(text, workspace, *sizes, fold_rest)
 
 
 def encode_entities(entities: tuple[Entity, ...], text: str) -> list[dict[str, Any]]:

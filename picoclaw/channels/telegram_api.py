@@ -9,15 +9,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from io import BytesIO
-from typing import Any, BinaryIO
+from typing import Any
 
-from picoclaw import files as picoclaw_files
 from picoclaw.channels.attachments import IncomingFile
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import (
     QUOTED_CHARS,
-    ApiAnswer,
+    SERVER_ERROR,
     BadToken,
     Busy,
     CallRefused,
@@ -29,6 +27,7 @@ from picoclaw.channels.polled import (
     as_int,
     as_text,
     get,
+    open_upload,
 )
 from picoclaw.config import Config
 from picoclaw.errors import ChannelError
@@ -40,7 +39,6 @@ from picoclaw.text import pattern, truncate
 
 _MAX_RESPONSE_BYTES = 4_000_000  # bytes; 40 updates of the longest kind
 _QUIET_S, _STALLED_S = 60.0, 20.0
-_SERVER_ERROR = 500
 _TOKEN = pattern(r"\d{1,20}:[A-Za-z0-9_-]{10,200}")
 
 
@@ -78,7 +76,7 @@ class TelegramApi(HttpApi):
         answer = self.request(
             "POST", f"/bot{self._token}/{method}", body, wait=wait, quiet=quiet, most=_MAX_RESPONSE_BYTES
         )
-        return _parse_result(answer)
+        return _parse_result(self.read_object(answer, "ok"), answer.status)
 
     def fetch(self, path: str, most: int, wait: float) -> bytes:
         """Fetch a file of at most `most` bytes by the path that getFile gave. Raises as `call`."""
@@ -97,34 +95,17 @@ def _encode_body(fields: dict[str, Any], upload: Upload | None) -> Iterator[dict
         yield {"content": json.dumps(fields).encode()}
     else:
         plain = {k: v if isinstance(v, str) else json.dumps(v) for k, v in fields.items()}
-        opened: BinaryIO
-        if isinstance(upload.place, bytes):
-            name, opened = "chart.png", BytesIO(upload.place)
-        else:
-            name = upload.place.path.name
-            opened = os.fdopen(picoclaw_files.open_rooted(upload.place, alone=True), "rb")
-        with opened as file:
+        name = "chart.png" if isinstance(upload.place, bytes) else upload.place.path.name
+        with open_upload(upload.place) as file:
             kind = f"multipart/form-data; boundary={os.urandom(16).hex()}"
             files = {upload.field: (name, file)}
             yield {"data": plain, "files": files, "headers": {"Content-Type": kind}}
 
 
-def _parse_result(answer: ApiAnswer) -> Any:
-    """Read an answer of the API; anything that is none comes from something in the way."""
-    try:
-        told = json.loads(answer.data)
-    except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict) or not isinstance(told.get("ok"), bool):
-        if answer.data.lstrip()[:1] == b"<":
-            raise Unreachable(
-                "a web page answered instead of Telegram: the network may want a login (captive portal)",
-                unsure=answer.status >= _SERVER_ERROR,
-            )
-        raise Unreachable(f"Telegram's answer (HTTP {answer.status}) is not one of its API", unsure=True)
+def _parse_result(told: dict[str, Any], status: int) -> Any:
     if told["ok"]:
         return told.get("result")
-    code = told.get("error_code") if isinstance(told.get("error_code"), int) else answer.status
+    code = told.get("error_code") if isinstance(told.get("error_code"), int) else status
     said = " ".join(str(told.get("description") or f"error {code}").split())[:300]
     more: dict[str, Any] = told["parameters"] if isinstance(told.get("parameters"), dict) else {}
     match code:
@@ -140,7 +121,7 @@ def _parse_result(answer: ApiAnswer) -> Any:
             seconds = more.get("retry_after")
             pause = float(min(max(seconds, 0), 3600)) if isinstance(seconds, int) else 5.0
             raise Busy(f"Telegram asks for a pause ({said})", pause)
-        case int() if code >= _SERVER_ERROR:
+        case int() if code >= SERVER_ERROR:
             raise Unreachable(f"Telegram has a server error ({code}: {said})", unsure=True)
     moved = more.get("migrate_to_chat_id")
     raise CallRefused(f"Telegram refused: {said}", moved_to=moved if isinstance(moved, int) else 0)

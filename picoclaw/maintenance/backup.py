@@ -4,7 +4,6 @@ What can be made again is left out (the index of the notes), and what is only tr
 without its last member, `backup.json`, is not whole.
 """
 
-import ctypes
 import glob
 import gzip
 import hashlib
@@ -24,7 +23,15 @@ from typing import IO, Any, Self, cast
 
 from picoclaw import __version__
 from picoclaw.errors import StoreError, explain_syntax
-from picoclaw.files import explain_os_error, make_folder, open_file, read_file, sync_folder, write_atomic
+from picoclaw.files import (
+    exchange_paths,
+    explain_os_error,
+    make_folder,
+    open_file,
+    read_file,
+    sync_folder,
+    write_atomic,
+)
 from picoclaw.maintenance import MaintenanceError, act_as_owner, database_copy, translate_os_errors
 from picoclaw.records import NamedTuple
 from picoclaw.store.database import Database
@@ -197,9 +204,8 @@ class _HashingReader(io.RawIOBase):
 
 # Restoring: a backup is unpacked beside the home, proved whole, and only then takes its place, in one step.
 #
-# What the home was before is kept beside it. Source: renameat2(2) (RENAME_EXCHANGE).
+# What the home was before is kept beside it.
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _UNFINISHED_MARKER = ".unfinished"
 """In a folder until it has taken the home's place; what a restore that was cut off has left is known by it."""
 
@@ -371,19 +377,10 @@ def _replace_home(staged: Path, home: Path) -> Path | None:
     before = staged if os.path.lexists(home) else None
     if before is None:
         staged.rename(home)
-    elif not _exchange_folders(staged, home):
+    elif not exchange_paths(staged, home):
         before = staged.with_name(f"{staged.name}b")
         home.rename(before)
         staged.rename(home)
     sync_folder(home.parent)
     (home / _UNFINISHED_MARKER).unlink()
     return before
-
-
-def _exchange_folders(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where the file system cannot."""
-    with suppress(AttributeError):
-        libc = ctypes.CDLL(None, use_errno=True)
-        done = libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-        return int(done) == 0
-    return False
