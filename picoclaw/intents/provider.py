@@ -1,5 +1,6 @@
 """The provider that needs no model: it matches a sentence to a tool call and says the tool's result."""
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -243,8 +244,8 @@ class IntentProvider:
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
         names, tables = self._matcher.words["names"], (match.arguments, match.said)
-        keys = [name for table in tables for name in table if name in _NAMED]
-        if not names or not keys:
+        is_planned = match.arguments.get("kind") == "tool"
+        if not names or not (is_planned or any(name in _NAMED for table in tables for name in table)):
             return match
         declared = self._declared()
 
@@ -273,6 +274,9 @@ class IntentProvider:
             return {name: replace_name(name, value) for name, value in table.items()}
 
         arguments = replace(match.arguments)
+        if is_planned:
+            tool, _, call = arguments["message"].partition(" ")
+            arguments["message"] = f"{tool} {json.dumps(replace(json.loads(call)))}" if call else tool
         if "notify" in arguments:  # made of the names that the tools have for quantities
             said, named = (str(one.get("when", "")).partition(".")[0] for one in (match.arguments, arguments))
             told = re.sub(rf"^{re.escape(said)}(?=: )", named, arguments["notify"])

@@ -280,6 +280,8 @@ class TimeReader:
             is_clear = piece and (piece["day"] or piece["part"] or piece["oclock"] or self.names_a_time(near))
             pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
             pieces += [self._interval(tail, "")[1]]
+        if at := self._skip("excepts", tail):
+            pieces += [self._days(tail, at, plain=True)[2]]
         return _parse_count(tail, max(pieces, default=0))
 
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
