@@ -725,7 +725,8 @@ class IntentProvider:
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next((one for one in matches if one.tool == call.name), None)
             left = [one for one in left if one is not match]
-            now = read_clock(messages) if match and "_day" in match.said and call.arguments == LOOK_UP else None
+            is_list = call.name == "cron" and call.arguments == LOOK_UP
+            now = read_clock(messages) if is_list and match and "_day" in match.said else None
             told.append(
                 self._result(match, keep_days(result, match.said["_day"], now.date()) if match and now else result)
             )

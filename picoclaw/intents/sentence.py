@@ -444,7 +444,10 @@ class SlotReader:
 
     def _label(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A name of the owner's, never corrected: "grow light 2" is grow_light_2. `before` has its noun, `part` a mark behind."""
+        known = next((end for _, end in self._declared(s, i, "output")), MAX_WORDS)
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
+            if end > known and not s.spelt[end - 1].isdigit():
+                return  # "the lamp as well" names the lamp
             words = [fold_name(word) for word in s.spelt[i:end]]
             spelt = s.spelt[end - 1]
             if spelt in self._words["negations"] or spelt in self._words["questions"]:
@@ -486,8 +489,8 @@ class SlotReader:
         word = s.words[i].lstrip("#")
         if slot.part == "declared" and all(kind != "output" for kind, _ in s.names.values()):
             return
-        if word in slot.never or (slot.name == "level" and i in s.counts):
-            return
+        if word in slot.never or (slot.name == "level" and i in s.counts) or (i and s.words[i - 1] in slot.drop):
+            return  # "until ten" is an hour
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
             return
