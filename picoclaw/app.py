@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from picoclaw.agent.context import ContextBuilder
-from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher
+from picoclaw.agent.dispatcher import BY_COMMAND, Dispatcher, OnboardingProvider, is_onboarding_dropped
 from picoclaw.agent.loop import Agent
 from picoclaw.automation.clock import wake_all
 from picoclaw.config import Config
@@ -406,8 +406,6 @@ class App:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
             return self.make_matcher()
-        from picoclaw.intents.provider import OnboardingProvider
-
         model: Provider = self._chain(self.make_matcher)
         if self.config.model.is_small:
             from picoclaw.agent.small import SmallProvider
@@ -443,8 +441,6 @@ class App:
 
     def is_onboarding_led(self, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether the matcher holds the first meeting, which the model has dropped; only the shipped ritual's."""
-        from picoclaw.intents.provider import is_onboarding_dropped
-
         return (
             bool(self.config.model.base_url)
             and (self.config.model.is_small or is_onboarding_dropped(turns))

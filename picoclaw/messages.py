@@ -193,6 +193,17 @@ class Message(NamedTuple):
     images: tuple[Image, ...] = ()
 
 
+def split_turns(messages: Sequence[Message]) -> list[list[Message]]:
+    """Part a conversation at the words of the user."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        if message.role == "user":
+            turns.append([])
+        if turns:
+            turns[-1].append(message)
+    return turns
+
+
 @dataclass(frozen=True)
 class Usage:
     """Tokens as the server counted them; 0 where it did not say.
@@ -460,6 +471,9 @@ class TurnHooks:
 
 NO_HOOKS = TurnHooks()
 
+
+ONBOARDING_TOOL = "first_run"
+"""The tool that notes what is said at the first meeting; it is offered as long as that is open."""
 
 # Health check messages, answered without a model.
 

@@ -5,12 +5,13 @@ from model_server import ModelServer, call, reply
 from rows import each_row
 from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
+from picoclaw.agent.dispatcher import OnboardingProvider
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig
 from picoclaw.files import find_shipped
 from picoclaw.hw.sim import SimBoard
-from picoclaw.intents.provider import IntentProvider, OnboardingProvider
+from picoclaw.intents.provider import IntentProvider
 from picoclaw.messages import End, Inbound, Message, Request, ToolCall, Usage
 from picoclaw.workspace import list_intent_files, read_intent_tables
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from picoclaw.agent.conversation import Pictures, read_pictures
@@ -12,16 +13,23 @@ from picoclaw.messages import (
     HEARTBEAT_OK,
     HOOK_SESSIONS,
     NO_HOOKS,
+    ONBOARDING_TOOL,
     Caller,
+    End,
+    Event,
     Inbound,
     Message,
     Notice,
+    Request,
+    Text,
+    ToolCall,
     Turn,
     TurnHooks,
     Usage,
     is_check,
     is_other_person,
     is_owner,
+    split_turns,
     strip_context,
 )
 from picoclaw.prompts import fill_template
@@ -32,6 +40,8 @@ from picoclaw.text import replace_surrogates
 
 if TYPE_CHECKING:
     from picoclaw.agent.context import AgentApp
+    from picoclaw.intents.provider import IntentProvider
+    from picoclaw.providers import Provider
     from picoclaw.store.approvals import Approval
 
 _NOT_STORED_NOTICE = "turns are not being kept"
@@ -396,3 +406,79 @@ def _render_made_calls(made: Approval) -> list[Message]:
 def _add_notes(turn: Turn, *texts: str, failed: bool = False) -> Turn:
     before = turn.notice
     return turn._replace(notice=Notice("; ".join(filter(None, [before.text, *texts])), before.failed or failed))
+
+
+# A model, with the first meeting held by the matcher where the model lets it drop, as small ones do.
+
+_TURNS_BEFORE_MATCHER = 2
+"""Turns; in the first a model may only greet."""
+
+
+class OnboardingProvider:
+    """What belongs to an open meeting is answered by the matcher once it leads, and all else by the model.
+
+    The meeting is open where its tool is offered.
+    """
+
+    def __init__(
+        self,
+        model: Provider,
+        matcher: Callable[[], IntentProvider],
+        leads: Callable[[Sequence[Sequence[Message]]], bool],
+        invitation: Callable[[], str],
+    ) -> None:
+        """Make the `matcher` when it `leads` a meeting after some turns; the `invitation` to it follows an answer."""
+        self._model = model
+        self._make_matcher = matcher
+        self._leads = leads
+        self._invitation = invitation
+        self._leading = False
+
+    @cached_property
+    def _matcher(self) -> IntentProvider:
+        return self._make_matcher()
+
+    @property
+    def name(self) -> str:
+        return self._matcher.name if self._leading else self._model.name
+
+    def close(self) -> None:
+        self._model.close()
+
+    def events(self, request: Request) -> Iterator[Event]:
+        rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
+        if len(rest) == len(request.tools) or not self._leads(split_turns(request.messages)[:-1]):
+            self._leading = False
+            return self._model.events(request)
+        if request.messages[-1].role == "user":
+            self._leading = request.calls and self._matcher.meets(request.messages)
+        if self._leading:
+            return self._matcher.events(request)
+        return self._invited(request._replace(tools=rest))
+
+    def _invited(self, request: Request) -> Iterator[Event]:
+        """The model's answer; when it says something and calls nothing, the invitation follows it, once."""
+        said = called = False
+        invitation = "" if _is_onboarding_known(request, self._invitation()) else self._invitation()
+        for event in self._model.events(request):
+            said, called = said or isinstance(event, Text), called or isinstance(event, ToolCall)
+            if isinstance(event, End) and said and not called and invitation:
+                yield Text(f"\n\n{invitation}")
+            yield event
+
+
+def is_onboarding_dropped(turns: Sequence[Sequence[Message]]) -> bool:
+    """Tell whether a conversation's first two turns went by without a word about the meeting being noted."""
+    begun = turns[:_TURNS_BEFORE_MATCHER]
+    return len(begun) == _TURNS_BEFORE_MATCHER and not any(
+        call.name == ONBOARDING_TOOL for turn in begun for m in turn for call in m.calls
+    )
+
+
+def _is_onboarding_known(request: Request, invitation: str) -> bool:
+    """Whether the meeting has begun in this conversation, or the owner was invited to it."""
+    return any(
+        (message.role == "assistant" and invitation in message.text)
+        or any(call.name == ONBOARDING_TOOL for call in message.calls)
+        for message in request.messages
+    )

@@ -44,7 +44,7 @@ from picoclaw.agent.verbs import (
 from picoclaw.agent.verdicts import find_rows, is_about_lines, list_content, mentions, tell_result
 from picoclaw.claims import find_promise, find_unfounded_claims, find_unfounded_numbers, list_number_words
 from picoclaw.errors import OverBudget, Refused, Unavailable
-from picoclaw.intents.conversation import list_calls, split_turns
+from picoclaw.intents.conversation import list_calls
 from picoclaw.intents.provider import read_clock
 from picoclaw.intents.sums import name_day
 from picoclaw.messages import (
@@ -59,6 +59,7 @@ from picoclaw.messages import (
     Text,
     ToolCall,
     Usage,
+    split_turns,
     strip_context,
 )
 from picoclaw.prompts import Templates, fill_template

@@ -38,16 +38,6 @@ def clean_text(text: str) -> str:
     return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
 
 
-def split_turns(messages: Sequence[Message]) -> list[list[Message]]:
-    turns: list[list[Message]] = []
-    for message in messages:
-        if message.role == "user":
-            turns.append([])
-        if turns:
-            turns[-1].append(message)
-    return turns
-
-
 def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
     """The calls of a turn that had a result, with it; no list that was only looked up for another call."""
     results = {message.call_id: remove_hints(message.text) for message in turn if message.role == "tool"}

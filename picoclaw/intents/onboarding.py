@@ -6,11 +6,10 @@ from typing import Any
 
 from picoclaw.intents.grammar import EXACT_SCORE, Intent, IntentMatch
 from picoclaw.intents.sentence import Sentence
-from picoclaw.messages import Message
+from picoclaw.messages import ONBOARDING_TOOL, Message
 from picoclaw.text import pattern
 from picoclaw.times import parse_zone
 
-ONBOARDING_TOOL = "first_run"
 _GREETING_INTENT = "hello"
 """The intent that begins the meeting, or goes on with it."""
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,6 @@ from picoclaw.intents.conversation import (
     is_recent,
     keep_days,
     list_calls,
-    split_turns,
 )
 from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
@@ -34,11 +33,10 @@ from picoclaw.intents.grammar import (
     is_complete,
 )
 from picoclaw.intents.matcher import HOLE
-from picoclaw.intents.onboarding import ONBOARDING_TOOL
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
-from picoclaw.messages import End, Event, Message, Notice, Request, Text, ToolCall, Usage
-from picoclaw.providers import BUILT_IN_PROVIDER, Provider
+from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
+from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS, format_duration
 from picoclaw.window import remove_hints
@@ -128,9 +126,9 @@ class IntentProvider:
 
     def meets(self, messages: Sequence[Message]) -> bool:
         """Whether the last of the messages, a user's, belongs to the first meeting: a greeting, a name, an answer."""
-        match = self.match(messages[-1].text, {onboarding.ONBOARDING_TOOL})
+        match = self.match(messages[-1].text, {ONBOARDING_TOOL})
         found = self._meeting.match(messages[:-1], clean_text(messages[-1].text), match, None)
-        return found is not None and (found.tool == onboarding.ONBOARDING_TOOL or found.route == "meeting")
+        return found is not None and (found.tool == ONBOARDING_TOOL or found.route == "meeting")
 
     def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
@@ -171,9 +169,9 @@ class IntentProvider:
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(*asked[:-_MAX_HEARD:-1])
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
-        meeting = self._open_meeting() if onboarding.ONBOARDING_TOOL in offered else None
+        meeting = self._open_meeting() if ONBOARDING_TOOL in offered else None
         called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
-        is_met = meeting is not None and onboarding.ONBOARDING_TOOL in called
+        is_met = meeting is not None and ONBOARDING_TOOL in called
         topic, last = self._topic(turns)
         topic["_passed"] = [count_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
@@ -962,79 +960,3 @@ def _read_moment(text: str) -> dict[str, str]:
     """The weekday, the date and the time in the head of a user's message."""
     found = _MOMENT.search(text.rpartition("</moment>")[0])
     return found.groupdict() if found else {}
-
-
-# A model, with the first meeting held by the matcher where the model lets it drop, as small ones do.
-
-_TURNS_BEFORE_MATCHER = 2
-"""Turns; in the first a model may only greet."""
-
-
-class OnboardingProvider:
-    """What belongs to an open meeting is answered by the matcher once it leads, and all else by the model.
-
-    The meeting is open where its tool is offered.
-    """
-
-    def __init__(
-        self,
-        model: Provider,
-        matcher: Callable[[], IntentProvider],
-        leads: Callable[[Sequence[Sequence[Message]]], bool],
-        invitation: Callable[[], str],
-    ) -> None:
-        """Make the `matcher` when it `leads` a meeting after some turns; the `invitation` to it follows an answer."""
-        self._model = model
-        self._make_matcher = matcher
-        self._leads = leads
-        self._invitation = invitation
-        self._leading = False
-
-    @cached_property
-    def _matcher(self) -> IntentProvider:
-        return self._make_matcher()
-
-    @property
-    def name(self) -> str:
-        return self._matcher.name if self._leading else self._model.name
-
-    def close(self) -> None:
-        self._model.close()
-
-    def events(self, request: Request) -> Iterator[Event]:
-        rest = tuple(tool for tool in request.tools if tool["name"] != ONBOARDING_TOOL)
-        if len(rest) == len(request.tools) or not self._leads(split_turns(request.messages)[:-1]):
-            self._leading = False
-            return self._model.events(request)
-        if request.messages[-1].role == "user":
-            self._leading = request.calls and self._matcher.meets(request.messages)
-        if self._leading:
-            return self._matcher.events(request)
-        return self._invited(request._replace(tools=rest))
-
-    def _invited(self, request: Request) -> Iterator[Event]:
-        """The model's answer; when it says something and calls nothing, the invitation follows it, once."""
-        said = called = False
-        invitation = "" if _is_onboarding_known(request, self._invitation()) else self._invitation()
-        for event in self._model.events(request):
-            said, called = said or isinstance(event, Text), called or isinstance(event, ToolCall)
-            if isinstance(event, End) and said and not called and invitation:
-                yield Text(f"\n\n{invitation}")
-            yield event
-
-
-def is_onboarding_dropped(turns: Sequence[Sequence[Message]]) -> bool:
-    """Tell whether a conversation's first two turns went by without a word about the meeting being noted."""
-    begun = turns[:_TURNS_BEFORE_MATCHER]
-    return len(begun) == _TURNS_BEFORE_MATCHER and not any(
-        call.name == ONBOARDING_TOOL for turn in begun for m in turn for call in m.calls
-    )
-
-
-def _is_onboarding_known(request: Request, invitation: str) -> bool:
-    """Whether the meeting has begun in this conversation, or the owner was invited to it."""
-    return any(
-        (message.role == "assistant" and invitation in message.text)
-        or any(call.name == ONBOARDING_TOOL for call in message.calls)
-        for message in request.messages
-    )
