@@ -1024,7 +1024,7 @@ def test_events_of_any_shape_never_fail():
         found = parse_event(raw, "!a:b", info, ME)
         json.dumps(found)
         kinds.add(type(found).__name__)
-    assert kinds >= {"MatrixMessage", "NoneType"}
+    assert kinds >= {"ArrivedMessage", "NoneType"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What Telegram is told and what it tells, without a socket: Markdown, splitting, updates, names of files."""
 
+import json
 import random
 import time
 
@@ -7,18 +8,11 @@ import pytest
 from rows import each_row
 from telegram_server import KINDS
 
-from picoclaw.channels.attachments import make_file_name
+from picoclaw.channels.attachments import ArrivedMessage, IncomingFile, QuotedMessage, make_file_name, restore_message
 from picoclaw.channels.polled import LinkState, Timing, Unreachable
 from picoclaw.channels.rich_text import RichText, count_units, render_rich, split_message
 from picoclaw.channels.telegram import encode_entities
-from picoclaw.channels.telegram_api import (
-    BotIdentity,
-    ButtonPress,
-    EmptyUpdate,
-    TelegramMessage,
-    join_albums,
-    parse_update,
-)
+from picoclaw.channels.telegram_api import BotIdentity, ButtonPress, EmptyUpdate, join_albums, parse_update
 
 ME = BotIdentity(1, "pico_bot")
 
@@ -181,7 +175,7 @@ def test_updates_of_any_shape_never_fail():
         update = parse_update(shape, ME)
         join_albums([update] if update else [])
         kinds.add(type(update))
-    assert kinds >= {TelegramMessage, EmptyUpdate, type(None)}
+    assert kinds >= {ArrivedMessage, EmptyUpdate, type(None)}
     assert isinstance(parse_update({"update_id": 1, "callback_query": {"id": "a", "from": {"id": 7}}}, ME), ButtonPress)
 
 
@@ -216,3 +210,60 @@ def test_the_pauses_grow_and_shrink_again():
     wall[0] = 1090.0
     assert link.failed(Unreachable("gone")) <= 1
     assert link.status == (False, 1090.0, "gone", 1060.0)
+
+
+FILE, QUOTE = IncomingFile("f", "photo", "a.png", 9), QuotedMessage("yours", "hm", False)
+
+
+@each_row(
+    ("row", "made"),
+    [
+        (
+            [
+                8,
+                7,
+                3,
+                5,
+                7,
+                "Ann",
+                "look",
+                90,
+                ["edited"],
+                "",
+                [["yours", "hm", False]],
+                [["f", "photo", "a.png", 9]],
+                "",
+                True,
+                True,
+                "5e91",
+            ],
+            ArrivedMessage(
+                "telegram:7:3", "5e91", "7", "Ann", "look", 90, "telegram7-5", ("edited",), "", (QUOTE,)
+            )._replace(files=(FILE,), private=True, update=8),
+        ),
+        (
+            [
+                "$ev:a",
+                "!r:b",
+                "",
+                "@ann:b",
+                "Ann",
+                "look",
+                90,
+                [],
+                [],
+                [["f", "photo", "a.png", 9]],
+                "",
+                "",
+                True,
+                True,
+            ],
+            ArrivedMessage("matrix:!r:b", "$ev:a", "@ann:b", "Ann", "look", 90, "matrix-eva")._replace(
+                files=(FILE,), private=True
+            ),
+        ),
+    ],
+)
+def test_a_message_that_waits_for_its_files_is_read_as_it_was_kept(row, made):
+    assert restore_message(json.loads(json.dumps(row))) == made
+    assert restore_message(json.loads(json.dumps(made._asdict()))) == made

@@ -5,10 +5,10 @@ import os
 import stat
 import threading
 import unicodedata
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from picoclaw import files
 from picoclaw.channels.pairing import Pairing
@@ -52,21 +52,74 @@ class IncomingFile(NamedTuple):
     size: int
 
 
-class WaitingMessage(Protocol):
-    """A message with files, as a tuple that JSON takes; `update` is a number or name that no other message has."""
+class QuotedMessage(NamedTuple):
+    """A message that another answers: whose it is, and whether that is the same person's own word."""
 
-    @property
-    def update(self) -> int | str: ...
-    @property
-    def place(self) -> Hashable: ...
-    @property
-    def files(self) -> tuple[IncomingFile, ...]: ...
+    whose: str
+    text: str
+    own: bool
 
 
-_Message = TypeVar("_Message", bound=WaitingMessage)
+class ArrivedMessage(NamedTuple):
+    """A message as its service's module has read it; `key` is its chat's session, `external` the service's name for it.
+
+    `date` is when it was sent, in seconds since 1970. `stem` is what the names of its files begin with. `sender` is
+    theirs at the service, `who` how they call themselves. `notes` say what the text alone does not; `strange` says why
+    the text is not the person's word, such as "a message that was forwarded from Eve", '' when it is. `addressed` when
+    it is meant for us, which in a group not every message is. `album` is the same for files that were sent together.
+    `reply_to` is what it answers and `replaces` what it is an edit of, where that is still to be looked up. `update` is
+    the number by which Telegram is told that it has arrived.
+    """
+
+    key: str
+    external: str
+    sender: str
+    who: str
+    text: str
+    date: int
+    stem: str
+    notes: tuple[str, ...] = ()
+    strange: str = ""
+    quotes: tuple[QuotedMessage, ...] = ()
+    files: tuple[IncomingFile, ...] = ()
+    private: bool = False
+    addressed: bool = True
+    album: str = ""
+    reply_to: str = ""
+    replaces: str = ""
+    update: int = 0
+
+    def is_same(self, other: "ArrivedMessage") -> bool:
+        return (self.key, self.external) == (other.key, other.external)
 
 
-class Downloads(Generic[_Message]):
+def name_event(event: str) -> str:
+    """What the names of files begin with that have come with an event of Matrix."""
+    return f"matrix-{''.join(filter(str.isalnum, event))[:16]}"
+
+
+_OLD_ROWS = {
+    "telegram": "update chat thread message sender who text date notes strange quotes files album private addressed external",
+    "matrix": "external chat thread sender who text date notes quotes files reply_to replaces private addressed",
+}
+"""The order of the fields when messages were kept as lists."""
+
+
+def restore_message(kept: Any) -> ArrivedMessage:
+    """Make a message of what JSON has kept of it. Raises TypeError and ValueError for something else."""
+    if isinstance(kept, list):
+        channel = "telegram" if isinstance(kept[0], int) else "matrix"
+        kept = dict(zip(_OLD_ROWS[channel].split(), kept, strict=False))
+        place = [channel, kept.pop("chat"), kept.pop("thread")]
+        stem = f"{channel}{place[1]}-{kept.pop('message')}" if channel == "telegram" else name_event(kept["external"])
+        kept |= {"key": ":".join(str(part) for part in place if part), "stem": stem, "sender": str(kept["sender"])}
+    message = ArrivedMessage(**kept)
+    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
+    attached = tuple(IncomingFile(*one) for one in message.files)
+    return message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
+
+
+class Downloads:
     """Fetches the files of messages beside the poll, and hands the messages on in the order of their chats.
 
     What waits is in `state.db`, because the service was told that it has arrived. A chat whose file is slow holds up no
@@ -76,26 +129,23 @@ class Downloads(Generic[_Message]):
     def __init__(
         self,
         pairing: Pairing,
-        parse: Callable[[list[Any]], _Message],
-        fetch: Callable[[_Message, IncomingFile, int], str],
-        hand_on: Callable[[_Message, tuple[str, ...], list[str]], None],
+        fetch: Callable[[ArrivedMessage, IncomingFile, int], str],
+        hand_on: Callable[[ArrivedMessage, tuple[str, ...], list[str]], None],
         ending: threading.Event,
         pause: float,
     ) -> None:
-        """`pairing` lends the marks, `parse` makes a message of what JSON gives, and may raise ValueError or TypeError.
-
-        `fetch` keeps a file in the workspace and returns its path there.
+        """`pairing` lends the marks, `fetch` keeps a file in the workspace and returns its path there.
 
         `hand_on` is given a message with the paths of its files, and what is wrong with those that could not be had; it
         may raise StoreError. `pause` is the seconds before a file is tried again.
         """
-        self._pairing, self._parse, self._fetch, self._hand_on = pairing, parse, fetch, hand_on
+        self._pairing, self._fetch, self._hand_on = pairing, fetch, hand_on
         self._mark = f"{pairing.channel}.files"
         self._ending, self._pause = ending, pause
         self._guard = threading.Lock()
         self._free = threading.Semaphore(_FILES_AT_ONCE)
-        self._waiting: list[_Message] = []
-        self._busy: set[Hashable] = set()
+        self._waiting: list[ArrivedMessage] = []
+        self._busy: set[str] = set()
 
     def begin(self) -> None:
         """Go on with what a former process has left. Raises StoreError."""
@@ -105,44 +155,42 @@ class Downloads(Generic[_Message]):
             if not self._waiting:
                 self._pairing.close()  # nobody may write for days
             for message in self._waiting:
-                self._start_thread(message.place)
+                self._start_thread(message.key)
 
-    def _load(self, text: str) -> list[_Message]:
-        found: list[_Message] = []
-        with suppress(ValueError, TypeError, RecursionError):
-            found += map(self._parse, json.loads(text or "[]"))
+    def _load(self, text: str) -> list[ArrivedMessage]:
+        found: list[ArrivedMessage] = []
+        with suppress(ValueError, TypeError, KeyError, IndexError, RecursionError):
+            found += map(restore_message, json.loads(text or "[]"))
         return found
 
-    def has(self, message: _Message) -> bool:
+    def has(self, message: ArrivedMessage) -> bool:
         with self._guard:
-            return any(one.place == message.place for one in self._waiting)
+            return any(one.key == message.key for one in self._waiting)
 
-    def add(self, message: _Message) -> bool:
+    def add(self, message: ArrivedMessage) -> bool:
         """Take a message durably; False when too many wait. Raises StoreError."""
         with self._guard:
-            if any(one.update == message.update for one in self._waiting):
+            if any(one.is_same(message) for one in self._waiting):
                 return True
             if len(self._waiting) >= _MAX_WAITING:
                 return False
             self._save([*self._waiting, message])
-            self._start_thread(message.place)
+            self._start_thread(message.key)
             return True
 
-    def _save(self, waiting: list[_Message]) -> None:
+    def _save(self, waiting: list[ArrivedMessage]) -> None:
         with self._pairing.marks() as marks:
-            marks.set(self._mark, json.dumps(waiting) if waiting else "")
+            marks.set(self._mark, json.dumps([one._asdict() for one in waiting]) if waiting else "")
         self._waiting = waiting
 
-    def _start_thread(self, place: Hashable) -> None:
-        if place not in self._busy:
-            self._busy.add(place)
-            threading.Thread(
-                target=self._work, args=(place,), name=f"{self._pairing.channel}-files", daemon=True
-            ).start()
+    def _start_thread(self, key: str) -> None:
+        if key not in self._busy:
+            self._busy.add(key)
+            threading.Thread(target=self._work, args=(key,), name=f"{self._pairing.channel}-files", daemon=True).start()
 
-    def _work(self, place: Hashable) -> None:
+    def _work(self, key: str) -> None:
         try:
-            while message := self._next(place):
+            while message := self._next(key):
                 with self._free:
                     paths, problems = self._fetch_files(message)
                 pause = self._pause
@@ -152,27 +200,27 @@ class Downloads(Generic[_Message]):
                     pause = min(2 * pause, _MAX_PAUSE_S)
         finally:
             with self._guard:
-                self._busy.discard(place)
+                self._busy.discard(key)
 
-    def _next(self, place: Hashable) -> _Message | None:
+    def _next(self, key: str) -> ArrivedMessage | None:
         with self._guard:
-            message = next((one for one in self._waiting if one.place == place), None)
+            message = next((one for one in self._waiting if one.key == key), None)
             if message is None or self._ending.is_set():
-                self._busy.discard(place)  # before another message can be added that nobody would look for
+                self._busy.discard(key)  # before another message can be added that nobody would look for
                 return None
             return message
 
-    def _finish(self, message: _Message, paths: tuple[str, ...], problems: list[str]) -> bool:
+    def _finish(self, message: ArrivedMessage, paths: tuple[str, ...], problems: list[str]) -> bool:
         """Hand a message on, and let go of it; False while the disk does not take that."""
         try:
             self._hand_on(message, paths, problems)
             with self._guard:
-                self._save([one for one in self._waiting if one.update != message.update])
+                self._save([one for one in self._waiting if not one.is_same(message)])
         except StoreError:
             return False
         return True
 
-    def _fetch_files(self, message: _Message) -> tuple[tuple[str, ...], list[str]]:
+    def _fetch_files(self, message: ArrivedMessage) -> tuple[tuple[str, ...], list[str]]:
         paths: list[str] = []
         problems: list[str] = []
         for number, file in enumerate(message.files):

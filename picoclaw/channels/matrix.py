@@ -21,11 +21,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, Attachment, IncomingFile
+from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, ArrivedMessage, Attachment, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.matrix_api import (
     MatrixApi,
-    MatrixMessage,
     Reaction,
     RoomInfo,
     RoomPlace,
@@ -394,7 +393,7 @@ class _Draft:
         return "".join(list(self._parts)).strip()
 
 
-class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
+class MatrixChannel(PolledChannel[MatrixApi]):
     """One account, which a home's owners talk to."""
 
     name = "matrix"
@@ -409,7 +408,7 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
     ) -> None:
         """`kept` looks up a call that needs a yes; for the rest see PolledChannel."""
         make_api = partial(MatrixApi, config.matrix_token, config.matrix.homeserver)
-        super().__init__(config, wording, timing, note, make_pairing(config), make_api, MatrixMessage)
+        super().__init__(config, wording, timing, note, make_pairing(config), make_api)
         self._sender = MatrixSender(self._api, self._find_workspace, self._ending, timing)
         self._questions: MatrixQuestions = MatrixQuestions(self._sender, self._pairing, kept, note)
         self._state, self._state_guard = SyncState(self._pairing), threading.RLock()
@@ -748,12 +747,12 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
             if len(as_text(get(raw, "content", "body"))) > _MAX_ORDER_CHARS or not self._is_heard(raw):
                 continue
             update = parse_event(raw, room, self._get_room(room), self._me)
-            if isinstance(update, MatrixMessage) and self._is_urgent(update) and self._note_handled(update):
+            if isinstance(update, ArrivedMessage) and self._is_urgent(update) and self._note_handled(update):
                 self._post_message(update, (), [])
 
-    def _note_handled(self, message: MatrixMessage) -> bool:
+    def _note_handled(self, message: ArrivedMessage) -> bool:
         """Remember a message; tells whether it is new. What was kept is known to the inbox as well, but for orders."""
-        event = message.update
+        event = message.external
         if event in self._handled or event in self._state.orders:
             return False
         self._handled[event] = None
@@ -763,7 +762,7 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
             self._state.orders = [*self._state.orders[-_MAX_ORDERS:], event]
         return True
 
-    def _is_urgent(self, message: MatrixMessage) -> bool:
+    def _is_urgent(self, message: ArrivedMessage) -> bool:
         return message.addressed and not message.replaces and is_urgent_text(message.text)
 
     def _receive_event(self, room: str, raw: Any, info: RoomInfo) -> None:
@@ -772,10 +771,10 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
             if found := self._questions.answer(update):  # the owner's emoji counts as what they would type
                 approval, word = found
                 self._post_answer(approval, word, update.user, f"reaction {update.update}")
-        elif isinstance(update, MatrixMessage):
-            if not self._pairing.allows(update.user):
+        elif isinstance(update, ArrivedMessage):
+            if not self._pairing.allows(update.sender):
                 self._greet_stranger(update, info)
-            elif update.update not in self._handled and update.update not in self._state.orders:
+            elif update.external not in self._handled and update.external not in self._state.orders:
                 message = self._look_up_relations(update)
                 if message.addressed:
                     self._take_message(message)
@@ -783,15 +782,16 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
         elif get(raw, "type") == "m.room.encrypted" and self._is_heard(raw):
             self._say_encrypted(room)
 
-    def _look_up_relations(self, message: MatrixMessage) -> MatrixMessage:
+    def _look_up_relations(self, message: ArrivedMessage) -> ArrivedMessage:
         """Put in what a message answers, and where what it replaces stands; an answer to us is addressed to us."""
+        room = parse_place(message.key).room
         if message.replaces:
-            original = self._find_event(message.room, message.replaces)
-            message = message._replace(thread=get_thread(original))
+            thread = get_thread(self._find_event(room, message.replaces))
+            message = message._replace(key=RoomPlace(room, thread).key)
         if message.reply_to:
-            answered = self._find_event(message.room, message.reply_to)
+            answered = self._find_event(room, message.reply_to)
             is_ours = get(answered, "sender") == self._me
-            quotes = read_quote(answered, message.user, self._me)
+            quotes = read_quote(answered, message.sender, self._me)
             message = message._replace(quotes=quotes, addressed=message.addressed or is_ours)
         return message
 
@@ -803,33 +803,33 @@ class MatrixChannel(PolledChannel[MatrixMessage, MatrixApi]):
         except CallRefused:
             return None
 
-    def _greet_stranger(self, message: MatrixMessage, info: RoomInfo) -> None:
+    def _greet_stranger(self, message: ArrivedMessage, info: RoomInfo) -> None:
         """Pair whoever has the code; leave a room in which nobody may talk to us."""
         is_alone = not any(map(self._pairing.allows, info.members))
         if message.private and self._redeem(message):
             self._note_owner_room(message)
         elif is_alone and not self._pairing.is_offered():
-            self._start_beside(partial(self._leave, message.room, NOT_FOR_YOU))
+            self._start_beside(partial(self._leave, parse_place(message.key).room, NOT_FOR_YOU))
         elif message.private:
             self._refuse_once(message, NOT_FOR_YOU)
 
-    def _note_owner_room(self, message: MatrixMessage) -> None:
+    def _note_owner_room(self, message: ArrivedMessage) -> None:
         """Remember where the owner is alone with us: there they are told what no other chat can be told."""
-        if message.private and message.user == self._pairing.owner():
-            self._state.owner_room = message.room  # kept with how far was read
+        if message.private and message.sender == self._pairing.owner():
+            self._state.owner_room = parse_place(message.key).room  # kept with how far was read
 
     def _say_encrypted(self, room: str) -> None:
         if room not in self._told_encrypted:
             self._told_encrypted.add(room)
             self._start_beside(partial(self._sender.say, RoomPlace(room), ENCRYPTED))
 
-    def _post_message(self, message: MatrixMessage, attached: tuple[str, ...], problems: list[str]) -> None:
+    def _post_message(self, message: ArrivedMessage, attached: tuple[str, ...], problems: list[str]) -> None:
         super()._post_message(message, attached, problems)
         self._note_owner_room(message)
-        self._read[message.place] = message.update
+        self._read[parse_place(message.key)] = message.external
 
-    def _say(self, message: MatrixMessage, text: str) -> None:
-        self._sender.say(message.place, text)
+    def _say(self, message: ArrivedMessage, text: str) -> None:
+        self._sender.say(parse_place(message.key), text)
 
     def _mark_read(self, place: RoomPlace, event: str) -> None:
         """Show that all messages up to this were kept."""

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from picoclaw.channels.attachments import IncomingFile
+from picoclaw.channels.attachments import ArrivedMessage, IncomingFile, QuotedMessage, name_event
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import (
     QUOTED_CHARS,
@@ -25,7 +25,6 @@ from picoclaw.channels.polled import (
     Busy,
     CallRefused,
     HttpApi,
-    QuotedMessage,
     Unreachable,
     as_dict,
     as_int,
@@ -241,50 +240,6 @@ class RoomInfo(NamedTuple):
         return f"{chosen} ({user})" if chosen and chosen != user else user
 
 
-class MatrixMessage(NamedTuple):
-    """A message; `update` is its event, `date` when it was sent, in seconds since 1970 by its sender's server.
-
-    `replaces` is the event that it is an edit of, `reply_to` the one that it answers, '' where there is none.
-    `addressed` when it is meant for us, which in a group not every message is. Messages that wait for their files are
-    kept as lists in this order.
-    """
-
-    update: str
-    room: str
-    thread: str
-    user: str
-    who: str
-    text: str
-    date: int
-    notes: tuple[str, ...] = ()
-    quotes: tuple[QuotedMessage, ...] = ()
-    files: tuple[IncomingFile, ...] = ()
-    reply_to: str = ""
-    replaces: str = ""
-    private: bool = False
-    addressed: bool = True
-
-    @property
-    def place(self) -> RoomPlace:
-        return RoomPlace(self.room, self.thread)
-
-    @property
-    def sender(self) -> str:
-        return self.user
-
-    @property
-    def external(self) -> str:
-        return self.update
-
-    @property
-    def strange(self) -> str:
-        return ""  # a message that is passed on looks like any other
-
-    @property
-    def stem(self) -> str:
-        return f"matrix-{''.join(filter(str.isalnum, self.update))[:16]}"
-
-
 class Reaction(NamedTuple):
     """An emoji that somebody has put to an event, without the variants of its look."""
 
@@ -295,7 +250,7 @@ class Reaction(NamedTuple):
     emoji: str
 
 
-def parse_event(raw: Any, room: str, info: RoomInfo, me: str) -> MatrixMessage | Reaction | None:
+def parse_event(raw: Any, room: str, info: RoomInfo, me: str) -> ArrivedMessage | Reaction | None:
     """Read one event of a room's timeline; None for what says nothing to us, and for our own."""
     event, user, content = get(raw, "event_id"), get(raw, "sender"), get(raw, "content")
     if not is_event(event) or not is_user(user) or user == me or not isinstance(content, dict) or "state_key" in raw:
@@ -322,11 +277,11 @@ def parse_event(raw: Any, room: str, info: RoomInfo, me: str) -> MatrixMessage |
     if len(text) > _MAX_TEXT_CHARS:
         notes.append(f"only the first {_MAX_TEXT_CHARS:,} of {len(text):,} characters")
         text = text[:_MAX_TEXT_CHARS]
-    return MatrixMessage(
-        update=event,
-        room=room,
-        thread=target if kind == "m.thread" else "",
-        user=user,
+    return ArrivedMessage(
+        key=RoomPlace(room, target if kind == "m.thread" else "").key,
+        external=event,
+        stem=name_event(event),
+        sender=user,
         who=info.name(user),
         text=_strip_own_name(text, me, info.members.get(me, "")),
         date=max(0, as_int(raw.get("origin_server_ts")) // 1000),

@@ -17,9 +17,17 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
 
-from picoclaw.channels.attachments import Downloads, IncomingFile, check_room, make_file_name, save_file
+from picoclaw.channels.attachments import (
+    ArrivedMessage,
+    Downloads,
+    IncomingFile,
+    QuotedMessage,
+    check_room,
+    make_file_name,
+    save_file,
+)
 from picoclaw.channels.channel import (
     ApprovalWord,
     ChannelStatus,
@@ -349,14 +357,6 @@ _Sender = TypeVar("_Sender")
 _Api = TypeVar("_Api", bound=HttpApi)
 
 
-class QuotedMessage(NamedTuple):
-    """A message that another answers: whose it is, and whether that is the same person's own word."""
-
-    whose: str
-    text: str
-    own: bool
-
-
 def format_arrival(
     wording: Templates, text: str, *, notes: Sequence[str], late: float, strange: str, quotes: Sequence[QuotedMessage]
 ) -> tuple[str, tuple[str, ...]]:
@@ -540,54 +540,7 @@ class Questions(Generic[_Sender]):
             marks.set(self._mark, json.dumps(shown))
 
 
-class ArrivedMessage(Protocol):
-    """A message as its service's module has read it, a tuple that JSON takes; see TelegramMessage for the fields."""
-
-    @property
-    def update(self) -> int | str: ...
-    @property
-    def place(self) -> "ArrivalPlace": ...
-    @property
-    def sender(self) -> str: ...
-    @property
-    def who(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-    @property
-    def date(self) -> int: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-    @property
-    def strange(self) -> str: ...
-    @property
-    def quotes(self) -> tuple[QuotedMessage, ...]: ...
-    @property
-    def files(self) -> tuple[IncomingFile, ...]: ...
-    @property
-    def external(self) -> str: ...
-    @property
-    def stem(self) -> str:
-        """What the names of its files begin with."""
-
-
-class ArrivalPlace(Hashable, Protocol):
-    @property
-    def key(self) -> str: ...
-
-
-_Message = TypeVar("_Message", bound=ArrivedMessage)
-
-
-def restore_message(make: Callable[..., _Message], row: list[Any]) -> _Message:
-    """Make a message of what JSON has kept of it. Raises TypeError for something else."""
-    message: Any = make(*row)
-    quotes = tuple(QuotedMessage(*one) for one in message.quotes)
-    attached = tuple(IncomingFile(*one) for one in message.files)
-    restored: _Message = message._replace(notes=tuple(message.notes), quotes=quotes, files=attached)
-    return restored
-
-
-class PolledChannel(Generic[_Message, _Api]):
+class PolledChannel(Generic[_Api]):
     """A chat service's account, which a home's people talk to. Each service says how it is polled, and how it sends."""
 
     name: ClassVar[str]
@@ -601,7 +554,6 @@ class PolledChannel(Generic[_Message, _Api]):
         note: Callable[[str], None],
         pairing: Pairing,
         make_api: Callable[[], _Api],
-        make_message: Callable[..., _Message],
     ) -> None:
         """Nothing is connected yet. `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when
         an outage begins and ends.
@@ -611,8 +563,7 @@ class PolledChannel(Generic[_Message, _Api]):
         self._ending = threading.Event()
         self._poll_api, self._api, self._files = make_api(), make_api(), make_api()
         self._link = LinkState(self.name, timing, note=note)
-        restore = partial(restore_message, make_message)
-        self._downloads = Downloads(pairing, restore, self._fetch, self._post_message, self._ending, timing.first)
+        self._downloads = Downloads(pairing, self._fetch, self._post_message, self._ending, timing.first)
         self._thread = threading.Thread(target=self._poll, name=self.name, daemon=True)
         self._post: PostMessage = lambda _: None
         self._strangers: set[str] = set()
@@ -658,7 +609,7 @@ class PolledChannel(Generic[_Message, _Api]):
         """Take what is there, waiting for more when `_may_hold`. Raises ChannelError, StoreError."""
         raise NotImplementedError
 
-    def _say(self, message: _Message, text: str) -> None:
+    def _say(self, message: ArrivedMessage, text: str) -> None:
         """Write to where a message stands. Raises ChannelError."""
         raise NotImplementedError
 
@@ -680,19 +631,19 @@ class PolledChannel(Generic[_Message, _Api]):
                     self._poll_api.rebuild()
                 self._ending.wait(pause)
 
-    def _redeem(self, message: _Message) -> bool:
+    def _redeem(self, message: ArrivedMessage) -> bool:
         """Pair whoever has the code; tells whether it was the code."""
         is_paired = self._pairing.redeem(message.text, message.sender, message.who)
         if is_paired:
             self._start_beside(partial(self._say, message, PAIRED))
         return is_paired
 
-    def _refuse_once(self, message: _Message, text: str) -> None:
+    def _refuse_once(self, message: ArrivedMessage, text: str) -> None:
         if message.sender not in self._strangers and len(self._strangers) < _MAX_STRANGERS:
             self._strangers.add(message.sender)
             self._start_beside(partial(self._say, message, text))
 
-    def _take_message(self, message: _Message) -> None:
+    def _take_message(self, message: ArrivedMessage) -> None:
         """Post a message, behind those of its chat whose files are being fetched, and when its own are there."""
         if not message.files and not self._downloads.has(message):
             self._post_message(message, (), [])
@@ -707,7 +658,7 @@ class PolledChannel(Generic[_Message, _Api]):
             problems = [f"I could not take what came with this: {problem}"] if message.files else []
             self._post_message(message, (), problems)
 
-    def _post_message(self, message: _Message, attached: tuple[str, ...], problems: list[str]) -> None:
+    def _post_message(self, message: ArrivedMessage, attached: tuple[str, ...], problems: list[str]) -> None:
         if problems:
             self._start_beside(partial(self._say, message, "\n".join(problems)))
         if message.text or attached:
@@ -716,7 +667,7 @@ class PolledChannel(Generic[_Message, _Api]):
             who = f"{self.name}:{message.sender}"
             self._post(
                 InboxMessage(
-                    message.place.key,
+                    message.key,
                     text,
                     who,
                     origin,
@@ -732,11 +683,11 @@ class PolledChannel(Generic[_Message, _Api]):
         command, who = make_answer_command(approval, word), f"{self.name}:{user}"
         self._post(InboxMessage(approval.chat, command, who, external=external))
 
-    def _find_inbox(self, message: _Message) -> Path:
+    def _find_inbox(self, message: ArrivedMessage) -> Path:
         """The workspace that files of a message are kept in."""
-        return self._pairing.find_workspace([message.sender], message.place.key) or self._workspace
+        return self._pairing.find_workspace([message.sender], message.key) or self._workspace
 
-    def _fetch(self, message: _Message, file: IncomingFile, number: int) -> str:
+    def _fetch(self, message: ArrivedMessage, file: IncomingFile, number: int) -> str:
         workspace = self._find_inbox(message)
         check_room(workspace, file.size)
         name, data = self._download(file)
@@ -745,7 +696,7 @@ class PolledChannel(Generic[_Message, _Api]):
             workspace, make_file_name(message.stem, file.kind, f"{number}_{name}" if number else name), data
         )
 
-    def _format_text(self, message: _Message, origin: Origin) -> tuple[str, tuple[str, ...]]:
+    def _format_text(self, message: ArrivedMessage, origin: Origin) -> tuple[str, tuple[str, ...]]:
         """See format_arrival. Commands, and the words that stop, stay bare."""
         if (message.text.startswith("/") or is_stop_order(message.text)) and not message.strange:
             return message.text, ()

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from picoclaw.channels import telegram_api
-from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, Attachment, IncomingFile
+from picoclaw.channels.attachments import MAX_DOWNLOAD_BYTES, ArrivedMessage, Attachment, IncomingFile
 from picoclaw.channels.channel import ApprovalWord, FindApproval
 from picoclaw.channels.polled import (
     DEFAULT_TIMING,
@@ -51,7 +51,6 @@ from picoclaw.channels.telegram_api import (
     ButtonPress,
     ChatPlace,
     TelegramApi,
-    TelegramMessage,
     Update,
     Upload,
     make_pairing,
@@ -361,7 +360,7 @@ _ALLOWED_UPDATES = ["message", "edited_message", "callback_query"]
 _TYPING_S, _MAX_TYPING_S = 4.5, 600.0
 
 
-class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
+class TelegramChannel(PolledChannel[TelegramApi]):
     """One bot, which a home's owners talk to."""
 
     name = "telegram"
@@ -379,7 +378,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
         the rest see PolledChannel.
         """
         make_api = partial(TelegramApi, config.telegram_token, config.telegram.api_url)
-        super().__init__(config, wording, timing, note, make_pairing(config), make_api, TelegramMessage)
+        super().__init__(config, wording, timing, note, make_pairing(config), make_api)
         self._sender = Sender(self._api, self._find_workspace, self._ending, timing)
         self._questions: TelegramQuestions = TelegramQuestions(self._sender, self._pairing, kept, note)
         self._typing: dict[str, threading.Event] = {}
@@ -455,7 +454,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
         me = self._me
         raws = self._get_updates(self._timing.hold if self._may_hold else 0)
         self._keep_urgent(raws, me)
-        if raws and isinstance(last := parse_update(raws[-1], me), TelegramMessage) and last.album:
+        if raws and isinstance(last := parse_update(raws[-1], me), ArrivedMessage) and last.album:
             self._ending.wait(self._timing.album)  # a poll ends with the first of its files
             raws = self._get_updates(0)
             self._keep_urgent(raws, me)
@@ -500,7 +499,7 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
                 self._kept_early.add(update.update)
 
     def _is_urgent(self, update: Update) -> bool:
-        if not isinstance(update, TelegramMessage) or not update.addressed or update.strange:
+        if not isinstance(update, ArrivedMessage) or not update.addressed or update.strange:
             return False
         return is_urgent_text(update.text)
 
@@ -515,11 +514,11 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
                 self._post_answer(approval, word, str(update.user), f"button {update.id}")
             told = {"callback_query_id": update.id, "text": text}
             self._start_beside(lambda: self._api.call("answerCallbackQuery", told, SHORT_WAIT_S))
-        if not isinstance(update, TelegramMessage) or not update.addressed:
+        if not isinstance(update, ArrivedMessage) or not update.addressed:
             return
         if not self._pairing.allows(update.sender):
             if update.private and not self._redeem(update):
-                number = f"Your number is {update.user}; see `picoclaw telegram pair`."
+                number = f"Your number is {update.sender}; see `picoclaw telegram pair`."
                 self._refuse_once(update, f"This bot answers its owner only. {number}")
         elif self._is_urgent(update):
             left = "I did not take what came with that: send it again." if update.files else ""
@@ -542,15 +541,15 @@ class TelegramChannel(PolledChannel[TelegramMessage, TelegramApi]):
         self._start_beside(lambda: self._sender.edit(button.chat, button.message, f"{answer.text}\n\n→ {text}"))
         return text
 
-    def _post_message(self, message: TelegramMessage, attached: tuple[str, ...], problems: list[str]) -> None:
-        answer = self._answers.get(message.place.key)
-        if (message.text or attached) and answer and answer.who == f"telegram:{message.user}":
-            self._answers[message.place.key] = answer._replace(choices=())  # what it asked is answered, or let go
+    def _post_message(self, message: ArrivedMessage, attached: tuple[str, ...], problems: list[str]) -> None:
+        answer = self._answers.get(message.key)
+        if (message.text or attached) and answer and answer.who == f"telegram:{message.sender}":
+            self._answers[message.key] = answer._replace(choices=())  # what it asked is answered, or let go
         text = "/help" if message.text == "/start" else message.text
         super()._post_message(message._replace(text=text), attached, problems)
 
-    def _say(self, message: TelegramMessage, text: str) -> None:
-        self._sender.say(message.place, text)
+    def _say(self, message: ArrivedMessage, text: str) -> None:
+        self._sender.say(parse_place(message.key), text)
 
     def _find_workspace(self, place: ChatPlace) -> Path | None:
         """Whose files a chat may be sent; none in a group, of which it is not known who reads it."""

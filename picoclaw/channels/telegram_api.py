@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from picoclaw.channels.attachments import IncomingFile
+from picoclaw.channels.attachments import ArrivedMessage, IncomingFile, QuotedMessage
 from picoclaw.channels.pairing import Pairing
 from picoclaw.channels.polled import (
     QUOTED_CHARS,
@@ -21,7 +21,6 @@ from picoclaw.channels.polled import (
     CallRefused,
     HttpApi,
     OwnerMustAct,
-    QuotedMessage,
     Unreachable,
     as_dict,
     as_int,
@@ -160,45 +159,6 @@ def parse_place(key: str) -> ChatPlace:
     return place
 
 
-class TelegramMessage(NamedTuple):
-    """A message; `thread` is the topic of a forum, 0 elsewhere, `date` when it was sent, in seconds since 1970.
-
-    `who` is how the person calls themselves. `strange` says why the text is not their word, such as "a message that was
-    forwarded from Eve", '' when it is. `notes` say what the text alone does not. `addressed` when it is meant for the
-    bot, which in a group not every message is. `album` is the same for files that were sent together. Messages that
-    wait for their files are kept as lists in this order.
-    """
-
-    update: int
-    chat: int
-    thread: int
-    message: int
-    user: int
-    who: str
-    text: str
-    date: int
-    notes: tuple[str, ...] = ()
-    strange: str = ""
-    quotes: tuple[QuotedMessage, ...] = ()
-    files: tuple[IncomingFile, ...] = ()
-    album: str = ""
-    private: bool = False
-    addressed: bool = True
-    external: str = ""
-
-    @property
-    def place(self) -> ChatPlace:
-        return ChatPlace(self.chat, self.thread)
-
-    @property
-    def sender(self) -> str:
-        return str(self.user)
-
-    @property
-    def stem(self) -> str:
-        return f"telegram{self.chat}-{self.message}"
-
-
 class ButtonPress(NamedTuple):
     update: int
     id: str
@@ -214,7 +174,7 @@ class EmptyUpdate(NamedTuple):
     update: int
 
 
-Update = TelegramMessage | ButtonPress | EmptyUpdate
+Update = ArrivedMessage | ButtonPress | EmptyUpdate
 
 
 def make_pairing(config: Config) -> Pairing:
@@ -254,10 +214,10 @@ def join_albums(updates: list[Update]) -> list[Update]:
     for one in updates:
         last = merged[-1] if merged else None
         if (
-            isinstance(one, TelegramMessage)
-            and isinstance(last, TelegramMessage)
+            isinstance(one, ArrivedMessage)
+            and isinstance(last, ArrivedMessage)
             and one.album
-            and (one.album, one.chat, one.user) == (last.album, last.chat, last.user)
+            and (one.album, one.key, one.sender) == (last.album, last.key, last.sender)
         ):
             text, files = last.text or one.text, last.files + one.files
             addressed, strange = last.addressed or one.addressed, last.strange or one.strange
@@ -267,7 +227,7 @@ def join_albums(updates: list[Update]) -> list[Update]:
     return merged
 
 
-def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edited: bool) -> TelegramMessage | None:
+def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edited: bool) -> ArrivedMessage | None:
     chat, message_id, user = (as_int(get(message, *keys)) for keys in (("chat", "id"), ("message_id",), ("from", "id")))
     text, attached = _read_text(message), _list_files(message)
     if not (chat and message_id and user and (text or attached)):
@@ -277,12 +237,12 @@ def _parse_message(number: int, message: dict[str, Any], me: BotIdentity, *, edi
     if edited and "location" in message:  # a place that is shared live moves every few seconds
         return None
     private = message["chat"].get("type") == "private"
-    return TelegramMessage(
+    thread = as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0
+    return ArrivedMessage(
         update=number,
-        chat=chat,
-        thread=as_int(message.get("message_thread_id")) if message.get("is_topic_message") is True else 0,
-        message=message_id,
-        user=user,
+        key=ChatPlace(chat, thread).key,
+        stem=f"telegram{chat}-{message_id}",
+        sender=str(user),
         who=_read_name(message["from"]),
         text=_strip_bot_name(text, me),
         date=as_int(message.get("edit_date" if edited else "date")),
