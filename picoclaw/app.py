@@ -498,8 +498,14 @@ class App:
 
     def _list_waiting_rules(self) -> dict[int, str]:
         """What each rule means that waits for the owner's yes, by its number; nothing for another person."""
-        calls = [] if self.config.person else self.stores.approvals.waiting()
-        return {one.number: one.means for one in calls if one.call.name == "rule"}
+        found: dict[int, str] = {}
+        for one in () if self.config.person else self.stores.approvals.waiting():
+            if one.call.name == "rule":
+                name = f"{one.means.partition(':')[0]}:"
+                if one.call.arguments.get("action") == "change":  # what it was shown as before
+                    found = {number: means for number, means in found.items() if not means.startswith(name)}
+                found[one.number] = one.means
+        return found
 
     @cached_property
     def agent(self) -> Agent:

@@ -105,6 +105,17 @@ def test_what_is_shown_and_waits_for_a_yes_is_not_proposed_before(tmp_path, nod)
     ]
 
 
+def test_a_rule_that_waits_for_its_yes_is_listed_as_it_was_shown_last(tmp_path):
+    """What it was shown as before is left out; another rule is not."""
+    said = ("fan on if humidity in the greenhouse goes over 85", "make that 80", "is it on?", "what rules have I got")
+    strangers.make_home(tmp_path / "board")
+    rows = [{"say": text, "talk": "1"} for text in ("lamp on every day at 20:00 for 2 hours", *said)]
+    *_, state, listed = (reply for _, reply in strangers.hold(tmp_path / "board", rows))
+    assert "/yes 3 keeps it as it was shown" in state
+    assert [row.partition(" waits for your yes")[0] for row in listed.splitlines()] == ["no rules", "1", "3"]
+    assert "is above 80 %" in listed
+
+
 SAID = [
     (
         "how chilly did it get in the greenhouse overnight would you say",

@@ -400,8 +400,9 @@ def _replace_words(draft: Draft) -> IntentMatch | None:
 
 def _plan_again(draft: Draft) -> IntentMatch | None:
     when = draft.found.get("when")
-    if isinstance(when, dict) and when.keys() == {"at_seconds"}:
-        return draft.unknown  # "2 minutes more" is no second one
+    is_again = draft.holds("again_word") and draft.s.longest(draft.book.words["splits"], 0)
+    if isinstance(when, dict) and when.keys() == {"at_seconds"} and not is_again:
+        return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     draft.found = plan_again(draft.found, draft.result)
     return None
 

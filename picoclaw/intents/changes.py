@@ -67,6 +67,8 @@ def change_rule(found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, 
         if not _CLOCK.fullmatch(at):
             return {}  # "make it tomorrow": a day of its own is no rule
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
+    if not changed and found.get("lasts") and last.get("output"):
+        changed = calendar  # a condition, for so long
     options |= {"lasts": found["lasts"]} if "lasts" in found else {}
     kept = {"output": last.get("output", ""), "when": changed}
     return kept | ({"options": {"options": options}} if options else {}) if changed else {}

@@ -934,6 +934,9 @@ class IntentMatcher:
         if "request" not in match.arguments:
             message = str(match.arguments.get("message", ""))
             is_empty = message != "" and message in s.raw and self._says_nothing(message)
+            begin = Sentence(message, self.words).words[:MAX_SHORT_WORDS] if is_complete(match) else []
+            day = self.times.count_part(begin) if begin else 0
+            is_empty |= 0 < day < len(begin) and begin[day] in self.words["to"]  # "remind me tomorrow to ... at 8"
             is_empty |= (
                 is_complete(match) and match.tool == "cron" and match.arguments.get("action") == "add" and not message
             )

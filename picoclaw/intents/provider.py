@@ -731,11 +731,9 @@ class IntentProvider:
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._compare([result for _, result in calls], matches))
         if any(one.intent == "rule_list" for one in matches):
-            newest = {means.partition(":")[0]: (number, means) for number, means in self._list_waiting().items()}
-            for number, means in newest.values():
-                told.append(
-                    fill_fields(self._matcher.say["waits"], {"number": number, "means": self._tell(matches[-1], means)})
-                )
+            for number, means in self._list_waiting().items():
+                shown = {"number": number, "means": self._tell(matches[-1], means)}
+                told.append(fill_fields(self._matcher.say["waits"], shown))
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
         return "\n".join(filter(None, told))

@@ -419,6 +419,8 @@ class SlotReader:
         known = s.topic.get(name, ())
         if s.last.name == "output" and s.last.arguments.get("action") == "list" and (asked := s.read_last(f"_{name}")):
             known = [asked]  # "is the lamp on?" - "turn it off"
+        if slot.part and s.last.name == "cron" and (planned := s.read_last(name)):
+            known = [planned]  # "lamp on at 18:00" - "turn it off at 22:00"
         hit = s.longest(slot.values or self._words["it"], i)
         if hit:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]

@@ -261,9 +261,9 @@ class TimeReader:
         return pattern(rf"(?:{self._any_of['lengths']}|{_make_alternatives(self._words['measures'])})(?: |$)")
 
     def names_a_day(self, words: Sequence[str]) -> bool:
-        """Whether words name a day and nothing else: "on friday"."""
+        """Whether words name a day or a part of it and no hour: "on friday", "tonight"."""
         piece = self._moment.fullmatch(" ".join(words))
-        return piece is not None and piece["day"] is not None
+        return piece is not None and (piece["day"] or (piece["part"] and not piece["hour"])) is not None
 
     def names_a_time(self, near: Sequence[str]) -> bool:
         """Whether the words begin with a time of day: "at 8"."""

@@ -56,9 +56,11 @@ class WishMatcher(IntentMatcher):
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
     def _match_joined(self, text: str, offered: Collection[Any] | None) -> IntentMatch | None:
-        """What comes again, where its days stand apart from their hour: "on weekdays put the heater on at half five"."""
+        """What comes on days that stand apart from their hour: "on weekdays put the heater on at half five"."""
         s = self._read(text)
         when = self._join_time(self._book.slot("often"), s, range(len(s.words))) if not s.asks else []
+        is_once = len(when) < 2 and not s.asks
+        when = self._join_time(self._book.slot("when"), s, range(len(s.words))) if is_once else when
         if len(when) < 2 or when == [*range(when[0], when[-1] + 1)]:
             return None
         ends = [i for i in range(len(s.words)) if i not in when and (i + 1 in when or i + 1 == len(s.words))]
@@ -66,11 +68,17 @@ class WishMatcher(IntentMatcher):
         rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
         match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered)
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
-        if match is None or not repeats or not is_complete(match) or match.route not in WHOLE_ROUTES:
+        day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
+        is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
+        if match is None or not (repeats or is_reminder) or not is_complete(match) or match.route not in WHOLE_ROUTES:
             return None
-        is_later = text.find(str(match.arguments.get("message", ""))) < s.starts[when[-1]]
+        message = str(match.arguments.get("message", ""))
+        is_later = text.find(message) < s.starts[when[-1]]
         is_later &= self._moves_with_text(match) and not (0 in when and any(s.after_comma(i) for i in begins[:1]))
-        return None if is_later else match  # "remind me every monday to be at work at 6"
+        said = Sentence(message, self.words).words
+        is_order = bool(said) and said[0] not in self.words["ignore"] | self.words["tells"]
+        is_plain = is_order and next(iter(self.words["at"])) not in said
+        return match if is_plain or not is_later else None  # "remind me every monday to be at work at 6"
 
     def match_all(
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
@@ -151,6 +159,10 @@ class WishMatcher(IntentMatcher):
         whole = self.match(text, offered, topic, last)
         if whole and self.list_parts(whole):
             return [(text, whole)]
+        if whole and whole.tool == "cron" and self._read(text).holds(self._book.slot("now_word").values):
+            parts = self._split(text, offered, topic, last)
+            if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
+                return parts  # "for 3 minutes now and again at 7"
         swallows = whole is not None and self._moves_with_text(whole) and not last.name
         if swallows and whole and self._classifier:
             is_several = self._count_several(text, 0.0) > SURE_SEVERAL
@@ -179,6 +191,8 @@ class WishMatcher(IntentMatcher):
                 done = [match for _, match in parts if is_complete(match) and match]
                 rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
                 if done and len(done) == len(parts) and rules < 2:
+                    return parts
+                if len(parts) == 1 and (unclear := parts[0][1]) and unclear.route == "unclear":
                     return parts
                 alone = self._match_sentences(text, offered, topic, last)
                 orders = [one for one in alone if one[1] and self.intents[one[1].intent].kind]
@@ -432,6 +446,7 @@ class WishMatcher(IntentMatcher):
                 found = [first, *(match for _, match in rest)]
                 moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
                 moves = moves and len({one.intent for one in found if one}) > 1
+                moves = moves and found[-1] is not None and found[-1].intent != "rule_and_off"
                 if moves and self._count_several(text) < MIN_SEVERAL:
                     return []  # "below 12 volts, turn the light off"
                 if rest and not self._is_conditional(s, found):
@@ -467,6 +482,10 @@ class WishMatcher(IntentMatcher):
         level = str(match.arguments.get("level", ""))
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
             return True  # or is it the hour?
+        if any(s.longest(self._book.slot("now_word").values, i) for i in range(begin)):
+            return first.arguments.get("name") == match.arguments.get(
+                "name"
+            )  # "now and then at 8" changes nothing of now
         return first.tool != match.tool or (
             "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
         )
