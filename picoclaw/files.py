@@ -89,12 +89,12 @@ def explain_os_error(error: OSError) -> str:
 
 
 @contextlib.contextmanager
-def explain_os_errors(kind: type[PicoclawError], what: str) -> Iterator[None]:
-    """Raise an error of this kind in place of an OSError, saying what it is about, and why."""
+def explain_os_errors(kind: type[PicoclawError], what: str, advice: str = "") -> Iterator[None]:
+    """Raise an error of this kind in place of an OSError, which says what could not be done, and why."""
     try:
         yield
     except OSError as error:
-        raise kind(f"{what}: {explain_os_error(error)}") from None
+        raise kind(f"{what}: {explain_os_error(error)}{advice}") from None
 
 
 def check_reserve(what: str, folder: Path) -> None:

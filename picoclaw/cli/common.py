@@ -76,6 +76,29 @@ def print_results(rows: "Iterable[CheckResult]", *, as_json: bool = False) -> in
     return int(any(row["status"] == "bad" for row in found))
 
 
+def print_records(
+    records: "list[tuple[bytes, dict[str, Any] | None]]", most: int, render: "Callable[[dict[str, Any]], str] | None"
+) -> None:
+    """Print the last records of a log, as they are kept where there is no `render` or they cannot be read."""
+    for line, said in records[len(records) - most :] if 0 <= most < len(records) else records:
+        if render and said is not None:
+            print_wrapped(render(said))
+        else:
+            print_safe(line.decode("utf-8", "replace"))
+
+
+def judge_log(name: str, count: int, fault: str, more: str = "") -> "CheckResult":
+    """The row of a log that was verified."""
+    from picoclaw.hw.kernel import bad, good
+    from picoclaw.security.hash_chain import describe_intact
+
+    return bad(name, fault) if fault else good(name, describe_intact(count) + more)
+
+
+def format_size(count: int) -> str:
+    return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
 def format_minute(home: Path, at: float) -> str:
     """Word a moment in the owner's zone."""
     from picoclaw.workspace import get_owner_time

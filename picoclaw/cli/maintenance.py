@@ -11,6 +11,7 @@ from picoclaw.cli.common import (
     add_board_option,
     confirm,
     format_minute,
+    format_size,
     print_note,
     print_results,
     print_safe,
@@ -84,7 +85,7 @@ def run_backup(given: Options) -> int:
             made = backup.write_backup(home, Path(target).absolute(), secrets=secrets, progress=draw)
         size = Path(target).stat().st_size
         keys = "; it holds your keys, keep it to yourself" if secrets else ""
-        print(f"{target}: {made.files} files, {_format_size(made.size)} in {_format_size(size)}{keys}")
+        print(f"{target}: {made.files} files, {format_size(made.size)} in {format_size(size)}{keys}")
     for left in made.left:
         print(escape_unprintable(f"not taken: {left}"), file=sys.stderr)
     return 0
@@ -111,10 +112,6 @@ def run_restore(given: Options) -> int:
     if before:
         print(f"what was there is in {before}; delete it when you do not miss anything")
     return 0
-
-
-def _format_size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.0f} KB"
 
 
 _WATCH_SECONDS = 60

@@ -8,6 +8,7 @@ from pathlib import Path
 from picoclaw.cli.arguments import Options, Parser, UsageError, Words, parse_count
 from picoclaw.cli.common import (
     format_count,
+    format_size,
     open_app,
     print_lines,
     print_note,
@@ -142,16 +143,12 @@ def _list_notes(stores: Stores, _: Options) -> int:
     for prefix, files in scopes.items():
         found = sorted(source for _, sources in files.folders() for source in sources)
         notes += (note._replace(path=f"{prefix}{note.path}") for note in found)
-    print_lines(f"{_format_size(note.size):>8}  {note.path}" for note in notes)
+    print_lines(f"{format_size(note.size):>8}  {note.path}" for note in notes)
     for problem in (problem for files in scopes.values() for problem in files.problems):
         print_note(problem)
-    total = _format_size(sum(note.size for note in notes))
+    total = format_size(sum(note.size for note in notes))
     print(f"{format_count(len(notes), 'file')}, {total}, in {stores.config.workspace}")
     return 0
-
-
-def _format_size(count: int) -> str:
-    return f"{count} B" if count < 1000 else f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
 
 
 # --- the index ---

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ from picoclaw.cli.arguments import Options, Parser, Words, parse_length
 from picoclaw.cli.common import (
     add_board_option,
     detect_board_kind,
+    judge_log,
+    print_records,
     print_results,
-    print_safe,
     print_wrapped,
     require_terminal,
 )
 from picoclaw.config.files import read_toml
 from picoclaw.errors import ConfigError, Denied
-from picoclaw.files import explain_os_error, explain_os_errors, get_home
+from picoclaw.files import explain_os_errors, get_home
 from picoclaw.outputs import audit, config
 from picoclaw.outputs.client import OutputsClient, format_outputs
 from picoclaw.outputs.config import OutputConfig
@@ -28,7 +30,6 @@ from picoclaw.outputs.stop import stop_outputs
 from picoclaw.outputs.supervisor import leases
 from picoclaw.outputs.supervisor.leases import open_board
 from picoclaw.records import asdict
-from picoclaw.security import hash_chain
 from picoclaw.times import format_duration
 from picoclaw.workspace import find_outputs_file, get_owner_time
 
@@ -164,25 +165,15 @@ def _save_armed(home: Path, digests: Mapping[str, str], act: str, name: str) -> 
 
 
 def _show_audit(home: Path, given: Options) -> int:
-    try:
+    with explain_os_errors(ConfigError, f"{home / audit.AUDIT_FILE} cannot be read"):
         if given.verify:
-            from picoclaw.hw.kernel import bad, good
-
-            count, fault = audit.verify(home)
-            name = audit.AUDIT_FILE
-            return print_results([bad(name, fault) if fault else good(name, hash_chain.describe_intact(count))])
-        lines = [pair for path in audit.list_files(home)[-2:] for pair in audit.read_records(path)]
-    except OSError as error:
-        raise ConfigError(f"{error.filename}: {explain_os_error(error)}") from None
-    for line, said in lines[len(lines) - given.n :] if 0 <= given.n < len(lines) else lines:
-        if given.json or said is None:
-            print_safe(line.decode("utf-8", "replace"))
-        else:
-            print_wrapped(_format_record(said, home))
+            return print_results([judge_log(audit.AUDIT_FILE, *audit.verify(home))])
+        records = [pair for path in audit.list_files(home)[-2:] for pair in audit.read_records(path)]
+    print_records(records, given.n, None if given.json else partial(_format_record, home))
     return 0
 
 
-def _format_record(record: Mapping[str, Any], home: Path) -> str:
+def _format_record(home: Path, record: Mapping[str, Any]) -> str:
     at = str(record.get("at"))
     with suppress(ValueError):
         at = f"{get_owner_time(home, datetime.fromisoformat(at).timestamp()):%Y-%m-%d %H:%M:%S}"

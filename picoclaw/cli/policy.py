@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -16,8 +17,10 @@ from picoclaw.cli.common import (
     DEFAULT_SESSION,
     add_board_option,
     format_minute,
+    judge_log,
     open_app,
     print_note,
+    print_records,
     print_results,
     print_safe,
     print_wrapped,
@@ -25,7 +28,7 @@ from picoclaw.cli.common import (
     show_progress,
 )
 from picoclaw.errors import ConfigError, PicoclawError
-from picoclaw.files import explain_os_error, get_home
+from picoclaw.files import explain_os_errors, get_home
 from picoclaw.messages import OLD_TOOL_NAMES, Caller, Origin, ToolCall
 from picoclaw.outputs import audit as outputs
 from picoclaw.schema import find_nearest
@@ -227,27 +230,19 @@ def add_audit_options(parser: Parser) -> None:
 
 def run_audit(given: Options) -> int:
     home = get_home(os.environ)
-    try:
+    now = get_owner_time(home)
+    since = _parse_since(given.since, now) if given.since else 0.0
+    with explain_os_errors(ConfigError, f"{home / LOG_NAME} cannot be read"):
         if given.verify:
             return print_results(_verify_logs(home, given.head), as_json=given.json)
-        now = get_owner_time(home)
         files = hash_chain.list_chain_files(home / LOG_NAME, KEPT_FILES)
-        if given.since:
-            since = _parse_since(given.since, now)
-        else:
-            files = files[-2:]
-        records = [record for file in files for record in hash_chain.read_chain(file)]
-        if given.since:
-            records = [(line, said) for line, said in records if said is None or _get_timestamp(said) >= since]
-        elif 0 <= given.n < len(records):
-            records = records[len(records) - given.n :]
-        if not records and not given.json:
-            print(f"nothing is recorded since {given.since}" if given.since else "nothing is recorded yet")
-        for line, said in records:
-            raw = given.json or said is None
-            print_safe(line.decode("utf-8", "replace") if raw else format_record(said or {}, now.tzinfo))
-    except OSError as error:
-        raise ConfigError(f"{error.filename or home / LOG_NAME}: {explain_os_error(error)}") from None
+        records = [record for file in files[0 if since else -2 :] for record in hash_chain.read_chain(file)]
+    if since:
+        records = [(line, said) for line, said in records if said is None or _get_timestamp(said) >= since]
+    if not records and not given.json:
+        print(f"nothing is recorded since {given.since}" if given.since else "nothing is recorded yet")
+    render = None if given.json else partial(format_record, zone=now.tzinfo)
+    print_records(records, len(records) if since else given.n, render)
     return 0
 
 
@@ -259,16 +254,13 @@ def _parse_head(text: str) -> AuditHead:
 
 
 def _verify_logs(home: Path, noted: list[AuditHead]) -> "Iterator[CheckResult]":
-    from picoclaw.hw.kernel import bad, good
-
     with show_progress() as draw:
         found = verify_audit(home, noted, draw)
     if found.fault:  # a record may just have been in the writing
         found = verify_audit(home, noted)
     newest = f"; the newest is {found.head}" if found.good else ""
-    count, fault = outputs.verify(home)
-    yield bad(LOG_NAME, found.fault) if found.fault else good(LOG_NAME, hash_chain.describe_intact(found.good) + newest)
-    yield bad(outputs.AUDIT_FILE, fault) if fault else good(outputs.AUDIT_FILE, hash_chain.describe_intact(count))
+    yield judge_log(LOG_NAME, found.good, found.fault, newest)
+    yield judge_log(outputs.AUDIT_FILE, *outputs.verify(home))
 
 
 def _parse_since(text: str, now: datetime) -> float:

@@ -471,61 +471,52 @@ class Household:
         """Everything there is, and how to change it. Raises ConfigError and StoreError."""
         config, people = self._config, People(self._config.people, self._database)
         agents = tuple(list_agents(config))
-        targets = FormField("to", "the agents that it may give tasks to, such as garden, cellar")
+        rows = {
+            "people": [
+                TableRow(name, describe_person(name, one, people.list_ways(name)), self._read_values("people", one))
+                for name, one in config.people.items()
+            ],
+            "agents": [
+                TableRow(
+                    key,
+                    describe_agent(config, key),
+                    self._read_values("agents", config.agents[key]) if key in config.agents else None,
+                )
+                for key in agents
+            ],
+            "links": [
+                TableRow(key, f"may give tasks to {', '.join(others)}", (", ".join(others),))
+                for key, others in config.links.items()
+                if others
+            ],
+            "teams": [
+                TableRow(name, describe_team(one), self._read_values("teams", one))
+                for name, one in config.teams.items()
+            ],
+            "grants": [
+                TableRow(f"{one.skill} {one.grantee}", describe_grant(config, one, self._library.skills.get(one.skill)))
+                for one in SkillGrants(self._database).all()
+            ],
+        }
         granted = tuple(n for n, s in self._library.skills.items() if s.tier != "built-in")
         members = (f"{PERSON}{name}" for name, one in config.people.items() if one.role == "member")
-        to = FormField("to", "who may use it", "choice", (EVERYONE, *members, *(f"{AGENT}{key}" for key in agents)))
-        grants = SkillGrants(self._database).all()
-        return [
-            TableForm(
-                *("people", "People", "person", self._list_fields("people", "ada")),
-                tuple(
-                    TableRow(name, describe_person(name, one, people.list_ways(name)), self._read_values("people", one))
-                    for name, one in config.people.items()
-                ),
+        grantees = (EVERYONE, *members, *(f"{AGENT}{key}" for key in agents))
+        giver = FormField("key", "the agent that gives tasks", "choice", agents)
+        targets = FormField("to", "the agents that it may give tasks to, such as garden, cellar")
+        skill = FormField("key", "a skill of yours", "choice", granted)
+        kinds = (
+            ("people", "People", "person", self._list_fields("people", "ada")),
+            ("agents", "Agents", "agent", self._list_fields("agents", "garden")),
+            ("links", "Links", "link", (giver, targets)),
+            ("teams", "Teams", "team", self._list_fields("teams", "house")),
+            (
+                "grants",
+                "Skills of yours for others",
+                "grant",
+                (skill, FormField("to", "who may use it", "choice", grantees)),
             ),
-            TableForm(
-                *("agents", "Agents", "agent", self._list_fields("agents", "garden")),
-                tuple(
-                    TableRow(
-                        key,
-                        describe_agent(config, key),
-                        self._read_values("agents", config.agents[key]) if key in config.agents else None,
-                    )
-                    for key in agents
-                ),
-            ),
-            TableForm(
-                *(
-                    "links",
-                    "Links",
-                    "link",
-                    (FormField("key", "the agent that gives tasks", "choice", agents), targets),
-                ),
-                tuple(
-                    TableRow(key, f"may give tasks to {', '.join(others)}", (", ".join(others),))
-                    for key, others in config.links.items()
-                    if others
-                ),
-            ),
-            TableForm(
-                *("teams", "Teams", "team", self._list_fields("teams", "house")),
-                tuple(
-                    TableRow(name, describe_team(one), self._read_values("teams", one))
-                    for name, one in config.teams.items()
-                ),
-            ),
-            TableForm(
-                *("grants", "Skills of yours for others", "grant"),
-                (FormField("key", "a skill of yours", "choice", granted), to),
-                tuple(
-                    TableRow(
-                        f"{one.skill} {one.grantee}", describe_grant(config, one, self._library.skills.get(one.skill))
-                    )
-                    for one in grants
-                ),
-            ),
-        ]
+        )
+        return [TableForm(kind, title, one, fields, tuple(rows[kind])) for kind, title, one, fields in kinds]
 
     def change(self, kind: str, act: str, key: str, given: Mapping[str, str], by: str, now: datetime) -> list[str]:
         """Add, edit or remove what a form is about. Raises ConfigError, SkillError and StoreError."""

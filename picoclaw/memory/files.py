@@ -12,14 +12,14 @@ import stat
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import date
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 from picoclaw import files
 from picoclaw.errors import StoreError
-from picoclaw.files import explain_os_error
+from picoclaw.files import explain_os_error, explain_os_errors
 from picoclaw.markdown import find_hidden
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern, remove_invisible
@@ -204,13 +204,7 @@ _RACY_NS = 2_000_000_000  # two writes so near to each other may have the same t
 _INT63 = (1 << 63) - 1  # what SQLite keeps of a number; times beyond 2262 and some inodes are larger
 
 
-@contextmanager
-def explain_failure(what: str, advice: str = "") -> Iterator[None]:
-    """Raise StoreError, which says what could not be done, in the place of OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{what}: {explain_os_error(error)}{advice}") from None
+explain_failure = partial(explain_os_errors, StoreError)
 
 
 class MemorySource(NamedTuple):

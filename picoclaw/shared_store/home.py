@@ -27,7 +27,7 @@ from picoclaw.memory.versions import FORGOTTEN_FILE
 from picoclaw.records import NamedTuple, asdict, replace
 from picoclaw.shared_store.skills import list_shared_skills
 from picoclaw.shared_store.store import Row, SharedChunk, SharedStore, clean_text, make_digest, make_id
-from picoclaw.store.database import Database, StoreConnection
+from picoclaw.store.database import Database, StoreConnection, insert
 from picoclaw.store.people import SkillGrants
 from picoclaw.text import pattern
 
@@ -89,7 +89,10 @@ ERASED, GONE = "erased", "gone"
 _MAX_PATH_CHARS = 300
 _PAGES_NUMBER = "pages"
 """What the number of changes of `shared_pages` is called in `shared_state`."""
-_TURN_COLUMNS = "id, session, at, provider, steps, prompt_tokens, completion_tokens, stopped, undone, heard, asked_by"
+_TURN_NAMES = (
+    *("provider", "steps", "prompt_tokens", "completion_tokens", "stopped"),
+    *("undone", "heard", "asked_by"),
+)
 _LEDGER_KEY = ("day", "model", "cause", "channel", "agent", "person")
 _LEDGER_COUNTS = ("requests", "prompt_tokens", "completion_tokens", "estimated", "money", "cached", "reasoning")
 
@@ -473,13 +476,15 @@ class SharedHome:
         return None
 
     def _make_turns(self, local: str) -> Row | None:
-        rows = self.database.select(f"SELECT {_TURN_COLUMNS} FROM turns WHERE id = ?", int(local))
-        for number, session, at, *about, undone, heard, asked_by in rows:
+        rows = self.database.select(
+            f"SELECT id, session, at, {', '.join(_TURN_NAMES)} FROM turns WHERE id = ?", int(local)
+        )
+        for number, session, at, *values in rows:
             messages = self.database.select(
                 "SELECT role, text, calls, call_id FROM messages WHERE turn = ? ORDER BY id", number
             )
             said = json.dumps(messages, ensure_ascii=False)
-            names = ("provider", "steps", "prompt_tokens", "completion_tokens", "stopped")
+            about = dict(zip(_TURN_NAMES, values, strict=True))
             talk = self.find_id("sessions", str(session)) or (self._make_sessions(str(session)) or {}).get("id")
             agent = self.database.select_value("SELECT agent FROM sessions WHERE id = ?", session)
             return {
@@ -487,11 +492,9 @@ class SharedHome:
                 "session_id": talk or make_id("session", self.board, session, "", ""),
                 "number": number,
                 "said_at": at,
-                "undone": bool(undone),
-                "heard": heard,
-                "asked_by": asked_by,
                 "messages": said,
-                **dict(zip(names, about, strict=True)),
+                **about,
+                "undone": bool(about["undone"]),
                 "agent_id": self._find_agent_id(agent),
             }
         return None
@@ -572,33 +575,15 @@ class SharedHome:
         if is_open and connection.execute("SELECT 1 FROM sessions WHERE key = ? AND ended = ''", (row["key"],)).get:
             row = row | {"ended": row["begun"]}  # a chat has one open conversation
         agent = self._find_agent_key(row["agent_id"])
-        connection.execute(
-            "INSERT INTO sessions (key, begun, ended, agent, person) VALUES (?, ?, ?, ?, ?)",
-            (row["key"], row["begun"], row["ended"], agent, row["person"]),
-        )
-        return str(connection.last_insert_rowid())
+        talk = {name: row[name] for name in ("key", "begun", "ended", "person")}
+        return str(insert(connection, "sessions", agent=agent, **talk))
 
     def _take_turns(self, connection: StoreConnection, row: Row) -> str:
         session = self._find_local(connection, "sessions", row["session_id"])
         if not session:
             return ""
-        names = (
-            "said_at",
-            "provider",
-            "steps",
-            "prompt_tokens",
-            "completion_tokens",
-            "stopped",
-            "undone",
-            "heard",
-            "asked_by",
-        )
-        connection.execute(
-            "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, undone, heard,"
-            " asked_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (session, *(row[name] for name in names)),
-        )
-        turn = connection.last_insert_rowid()
+        about = {name: row[name] for name in _TURN_NAMES}
+        turn = insert(connection, "turns", session=session, at=row["said_at"], **about)
         connection.executemany(
             "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
             [(turn, *message) for message in json.loads(row["messages"])],
@@ -610,11 +595,7 @@ class SharedHome:
         upto = self._find_local(connection, "turns", row["upto"])
         if not session or not upto:
             return ""
-        connection.execute(
-            "INSERT INTO summaries (session, upto, at, text) VALUES (?, ?, ?, ?)",
-            (session, upto, row["said_at"], row["text"]),
-        )
-        return str(connection.last_insert_rowid())
+        return str(insert(connection, "summaries", session=session, upto=upto, at=row["said_at"], text=row["text"]))
 
     def _take_ledger(self, connection: StoreConnection, row: Row) -> str:
         """Take a day's sum where there is none, or a smaller one."""

@@ -187,8 +187,7 @@ class PostgresStore:
 
     def count_rows(self, agent_id: str) -> dict[str, int]:
         counts = (f"(SELECT count(*) FROM picoclaw.{name} WHERE agent_id = %s AND NOT deleted)" for name in TABLES)
-        with self._connected() as connection:
-            found = _fetch(connection, f"SELECT {', '.join(counts)}", *[agent_id] * len(TABLES))[0]
+        found = self._select(f"SELECT {', '.join(counts)}", *[agent_id] * len(TABLES))[0]
         return dict(zip(TABLES, found, strict=True))
 
     def delete(self, table: str, ids: Iterable[str]) -> int:
@@ -229,13 +228,11 @@ class PostgresStore:
                     return False
 
     def describe_chunks(self, documents: Iterable[str]) -> dict[str, ChunksState]:
-        with self._connected() as connection:
-            found = _fetch(
-                connection,
-                "SELECT document_id, count(*), count(vector), max(model) FROM picoclaw.chunks"
-                " WHERE document_id = ANY (%s::uuid[]) GROUP BY document_id",
-                list(documents),
-            )
+        found = self._select(
+            "SELECT document_id, count(*), count(vector), max(model) FROM picoclaw.chunks"
+            " WHERE document_id = ANY (%s::uuid[]) GROUP BY document_id",
+            list(documents),
+        )
         return {document: ChunksState(*state) for document, *state in found}
 
     def can_wait(self) -> bool:
@@ -248,6 +245,10 @@ class PostgresStore:
         return bool(
             number == connection.info.backend_pid and held <= most * _CROWDED
         )  # a pooler gives numbers of its own
+
+    def _select(self, sql: str, *values: Any) -> list[Any]:
+        with self._connected() as connection:
+            return _fetch(connection, sql, *values)
 
     # --- searches ---
 
@@ -262,8 +263,7 @@ class PostgresStore:
             f"SELECT count(*){counts} FROM (SELECT {words_of} FROM picoclaw.chunks"
             " WHERE agent_id = %s AND person = ANY (%s) OFFSET 0) AS scoped"
         )
-        with self._connected() as connection:
-            total, *found = _fetch(connection, sql, *asked.values(), scope.agent_id, list(scope.people))[0]
+        total, *found = self._select(sql, *asked.values(), scope.agent_id, list(scope.people))[0]
         return total, dict.fromkeys(words, 0) | dict(zip(asked, found, strict=True))
 
     def match_chunks(self, scope: SearchScope, weights: Mapping[str, float], most: int) -> list[tuple[int, float]]:
@@ -272,39 +272,33 @@ class PostgresStore:
             return []
         worth = " + ".join("%s * ts_rank(words, %s::tsquery, 1)" for _ in terms)
         values = [value for query, weight in terms.items() for value in (weight, query)]
-        with self._connected() as connection:
-            return _fetch(
-                connection,
-                f"SELECT number, {worth} AS worth FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
-                " AND words @@ %s::tsquery ORDER BY worth DESC, number LIMIT %s",
-                *(*values, scope.agent_id, list(scope.people), " | ".join(terms), most),
-            )
+        return self._select(
+            f"SELECT number, {worth} AS worth FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
+            " AND words @@ %s::tsquery ORDER BY worth DESC, number LIMIT %s",
+            *(*values, scope.agent_id, list(scope.people), " | ".join(terms), most),
+        )
 
     def get_chunks(self, scope: SearchScope, numbers: Iterable[int]) -> list[MemoryRow]:
-        with self._connected() as connection:
-            found = _fetch(
-                connection,
-                'SELECT number, path, start, "end", heading, text FROM picoclaw.chunks'
-                " WHERE number = ANY (%s) AND agent_id = %s AND person = ANY (%s)",
-                *(list(numbers), scope.agent_id, list(scope.people)),
-            )
+        found = self._select(
+            'SELECT number, path, start, "end", heading, text FROM picoclaw.chunks'
+            " WHERE number = ANY (%s) AND agent_id = %s AND person = ANY (%s)",
+            *(list(numbers), scope.agent_id, list(scope.people)),
+        )
         return [make_memory_row(row) for row in found]
 
     def compare_vectors(
         self, scope: SearchScope, model: str, vector: Sequence[float], most: int, others: Iterable[int]
     ) -> VectorComparison | None:
-        with self._connected() as connection:
-            found = _fetch(
-                connection,
-                "WITH scoped AS MATERIALIZED ("
-                " SELECT number, 1 - (vector <=> %s::halfvec) AS cosine FROM picoclaw.chunks"
-                " WHERE agent_id = %s AND person = ANY (%s) AND model = %s AND vector_dims(vector) = %s"
-                "), nearest AS (SELECT number FROM scoped ORDER BY cosine DESC LIMIT %s)"
-                " SELECT number, cosine, NULL, NULL, NULL FROM scoped"
-                " WHERE number = ANY (%s) OR number IN (SELECT number FROM nearest)"
-                " UNION ALL SELECT count(*), avg(cosine), stddev_pop(cosine), max(cosine), true FROM scoped",
-                *(_write_vector(vector), scope.agent_id, list(scope.people), model, len(vector), most, list(others)),
-            )
+        found = self._select(
+            "WITH scoped AS MATERIALIZED ("
+            " SELECT number, 1 - (vector <=> %s::halfvec) AS cosine FROM picoclaw.chunks"
+            " WHERE agent_id = %s AND person = ANY (%s) AND model = %s AND vector_dims(vector) = %s"
+            "), nearest AS (SELECT number FROM scoped ORDER BY cosine DESC LIMIT %s)"
+            " SELECT number, cosine, NULL, NULL, NULL FROM scoped"
+            " WHERE number = ANY (%s) OR number IN (SELECT number FROM nearest)"
+            " UNION ALL SELECT count(*), avg(cosine), stddev_pop(cosine), max(cosine), true FROM scoped",
+            *(_write_vector(vector), scope.agent_id, list(scope.people), model, len(vector), most, list(others)),
+        )
         *rows, (count, mean, deviation, best, _) = sorted(found, key=lambda row: row[4] is not None)
         if not count:
             return None
@@ -313,16 +307,14 @@ class PostgresStore:
     def sample_vectors(
         self, scope: SearchScope, model: str, probes: Sequence[Sequence[float]], most: int
     ) -> tuple[float, int]:
-        with self._connected() as connection:
-            found = _fetch(
-                connection,
-                "WITH taken AS MATERIALIZED (SELECT vector FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
-                " AND model = %s AND vector_dims(vector) = %s LIMIT %s),"
-                " probes AS MATERIALIZED (SELECT number, one::halfvec AS probe FROM unnest(%s::text[])"
-                " WITH ORDINALITY AS given (one, number))"
-                " SELECT max(1 - (vector <=> probe)), count(*) FROM taken, probes GROUP BY number ORDER BY 1 DESC",
-                *(scope.agent_id, list(scope.people), model, len(probes[0]), most, [_write_vector(p) for p in probes]),
-            )
+        found = self._select(
+            "WITH taken AS MATERIALIZED (SELECT vector FROM picoclaw.chunks WHERE agent_id = %s AND person = ANY (%s)"
+            " AND model = %s AND vector_dims(vector) = %s LIMIT %s),"
+            " probes AS MATERIALIZED (SELECT number, one::halfvec AS probe FROM unnest(%s::text[])"
+            " WITH ORDINALITY AS given (one, number))"
+            " SELECT max(1 - (vector <=> probe)), count(*) FROM taken, probes GROUP BY number ORDER BY 1 DESC",
+            *(scope.agent_id, list(scope.people), model, len(probes[0]), most, [_write_vector(p) for p in probes]),
+        )
         return (found[min(1, len(found) - 1)][0], found[0][1]) if found else (0.0, 0)
 
     # --- the connection ---

@@ -508,6 +508,13 @@ class Database:
             raise
 
 
+def insert(connection: StoreConnection, table: str, **values: object) -> int:
+    """Add a row within a transaction that is open; returns its number."""
+    sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608
+    connection.execute(sql, tuple(values.values()))
+    return connection.last_insert_rowid()
+
+
 class Table:
     """Something that is kept in an open database. All methods raise StoreError."""
 

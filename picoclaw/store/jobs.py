@@ -12,7 +12,7 @@ from typing import Any, Literal
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.records import NamedTuple
 from picoclaw.schedules import DoneSpans, Plan
-from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark
+from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark, insert
 from picoclaw.store.inbox_outbox import put_message
 
 JobKind = Literal["reminder", "turn", "fresh", "command", "tool"]
@@ -284,11 +284,8 @@ class Heartbeats(Table):
         with self._database.transaction() as connection:
             if connection.execute(_SELECT_NEWEST_NUMBER).get != last:
                 return None
-            connection.execute(
-                "INSERT INTO beats (at, day, boot, mono, tokens, outcome) VALUES (?, ?, ?, ?, ?, 'running')",
-                (now.timestamp(), _format_day(now), boot, mono, reserve),
-            )
-            number = connection.last_insert_rowid()
+            begun = {"at": now.timestamp(), "day": _format_day(now), "boot": boot, "mono": mono}
+            number = insert(connection, "beats", **begun, tokens=reserve, outcome="running")
             connection.execute("DELETE FROM beats WHERE id <= ?", (number - _MAX_HEARTBEATS,))
             return HeartbeatRecord(number, now.timestamp(), boot, mono, reserve)
 

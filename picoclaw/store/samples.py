@@ -9,7 +9,7 @@ from typing import Any
 from picoclaw.errors import StoreError
 from picoclaw.files import DiskNearlyFull, check_reserve, explain_os_error
 from picoclaw.records import NamedTuple
-from picoclaw.store.database import StoreConnection, Table
+from picoclaw.store.database import StoreConnection, Table, insert
 
 _TICK_S, _MAX_TICKS = 0.1, 0xFFFF
 MAX_BLOCK_S = _TICK_S * _MAX_TICKS
@@ -142,10 +142,7 @@ def register_boot(connection: StoreConnection, moment: ClockReading) -> int:
     row = connection.execute("SELECT id, offset, trusted, set_at FROM boots WHERE boot = ?", (moment.boot,)).fetchone()
     if row is None:
         offset = offset if moment.trusted else max(offset, _get_last_sample_time(connection) + 1)
-        connection.execute(
-            "INSERT INTO boots (boot, offset, trusted) VALUES (?, ?, ?)", (moment.boot, offset, moment.trusted)
-        )
-        number = connection.last_insert_rowid()
+        number = insert(connection, "boots", boot=moment.boot, offset=offset, trusted=moment.trusted)
     else:
         number = int(row[0])
         known = bool(row[2]) and abs(row[1] - offset) < _OFFSET_TOLERANCE_S
@@ -406,10 +403,7 @@ def _save_sensor_failure(connection: StoreConnection, boot: int, trouble: Sensor
     """Add a trouble, or let the one that still lasts last longer."""
     values = (boot, trouble.sensor, trouble.began)
     connection.execute("DELETE FROM troubles WHERE boot = ? AND sensor = ? AND began = ?", values)
-    connection.execute(
-        "INSERT INTO troubles (boot, sensor, began, ended, times, problem) VALUES (?, ?, ?, ?, ?, ?)",
-        (*values, trouble.ended, trouble.times, trouble.problem),
-    )
+    insert(connection, "troubles", boot=boot, **trouble._asdict())
 
 
 def save_rule_states(connection: StoreConnection, states: Mapping[str, str]) -> None:
@@ -446,12 +440,9 @@ class RuleLog(Table):
         """Write down that a rule fires, together with its new state; durable when the number is returned."""
         with self._database.transaction() as connection:
             save_rule_states(connection, states)
-            connection.execute(
-                "INSERT INTO firings (rule, boot, began, at, trusted, why, acts, outcome)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, '')",
-                (rule, moment.boot, moment.mono, moment.wall.timestamp(), moment.trusted, why, acts),
-            )
-            number = connection.last_insert_rowid()
+            times = {"began": moment.mono, "at": moment.wall.timestamp(), "trusted": moment.trusted}
+            said = {"why": why, "acts": acts, "outcome": ""}
+            number = insert(connection, "firings", rule=rule, boot=moment.boot, **times, **said)
             connection.execute("DELETE FROM firings WHERE id <= ?", (number - MAX_FIRINGS,))
             return number
 

@@ -27,7 +27,7 @@ from picoclaw.store.conversations import (
     group_by_turn,
     is_process_alive,
 )
-from picoclaw.store.database import Database, Marks, StoreConnection, Table, is_valid_row_id
+from picoclaw.store.database import Database, Marks, StoreConnection, Table, insert, is_valid_row_id
 from picoclaw.store.ledger import Ledger
 from picoclaw.text import pattern, truncate
 
@@ -426,10 +426,7 @@ class Sessions(Table):
             there = connection.execute(sql, (upto, number)).get
             if last != after or not there or upto <= after:
                 return False
-            connection.execute(
-                "INSERT INTO summaries (session, upto, at, text) VALUES (?, ?, ?, ?)",
-                (number, upto, at.isoformat(timespec="seconds"), text),
-            )
+            insert(connection, "summaries", session=number, upto=upto, at=at.isoformat(timespec="seconds"), text=text)
             return True
 
     def spend(self, key: str, provider: str, usage: Usage, at: datetime) -> None:
