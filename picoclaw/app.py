@@ -21,6 +21,7 @@ from picoclaw.config.tables import UNATTENDED_LIMITS
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.files import find_shipped
 from picoclaw.messages import TASK_SESSIONS, Message, Origin, Stop, Turn
+from picoclaw.prompts import WindowBudget, split_window
 from picoclaw.providers import BUILT_IN_PROVIDER, Provider
 from picoclaw.records import dataclass, replace
 from picoclaw.security.audit import AuditLog
@@ -31,7 +32,6 @@ from picoclaw.store.conversations import find_agent
 from picoclaw.stores import Stores, list_secrets
 from picoclaw.text import list_terms
 from picoclaw.tools.registry import ON_REQUEST, MessageTool, ResultTool, ToolGroup, Toolset, select_tools
-from picoclaw.window import WindowBudget, split_window
 from picoclaw.wiring import Wiring
 from picoclaw.workspace import (
     MAX_PAGE_BYTES,

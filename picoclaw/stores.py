@@ -15,7 +15,7 @@ from picoclaw.config import Config
 from picoclaw.config.files import list_stored_secrets as credentials_list_secrets
 from picoclaw.errors import ConfigError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import Caller, Inbound, Message, Origin, ToolCall, Turn, has_reader, is_other_person, is_owner
-from picoclaw.prompts import BYTES_A_TOKEN
+from picoclaw.prompts import BYTES_A_TOKEN, split_window
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import GUEST_PREFIX, limit_taints, strip_invisible
@@ -23,7 +23,6 @@ from picoclaw.security.untrusted import sanitize_name as plain_name
 from picoclaw.store.conversations import UNREAD_TAINT, History, Results, TurnWriteBehind, find_summary
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.ledger import Ledger, TokenCalibration
-from picoclaw.window import split_window
 
 if TYPE_CHECKING:
     from picoclaw.memory import notes

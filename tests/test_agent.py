@@ -8,6 +8,7 @@ from scripted import CALLER, PROMPTS, Clock, Scripted, Step, Toolbox, calls, say
 from validity import check_body, check_conversation
 
 from picoclaw.agent.loop import Agent
+from picoclaw.answers import REPEATS
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, Refused, TurnStopped, Unavailable
 from picoclaw.messages import (
@@ -28,7 +29,6 @@ from picoclaw.messages import (
 from picoclaw.prompts import fill_template
 from picoclaw.providers import openai
 from picoclaw.records import replace
-from picoclaw.repetition import REPEATS
 from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.tools.registry import tool
 

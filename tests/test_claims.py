@@ -2,7 +2,7 @@
 
 from rows import each_row
 
-from picoclaw.claims import find_claims, find_unfounded_claims
+from picoclaw.answers import find_claims, find_unfounded_claims
 from picoclaw.messages import Message
 
 READ = "greenhouse: temperature 17.89 °C, humidity 69.50 %, pressure 1004.06 hPa (bme280, read just now)"

@@ -38,9 +38,9 @@ OUTSIDE_NAMES = {
 FLOORS = [
     {"records", "text"},
     {"automation.clock", "chart", "errors", "messages", "schema"},
-    {"claims", "files", "http_client", "markdown", "prompts", "repetition", "security.policy", "security.redaction"},
+    {"answers", "files", "http_client", "markdown", "prompts", "security.policy", "security.redaction"},
     {"security.hash_chain", "security.sandbox", "security.sandbox_launcher", "times", "web"},
-    {"config", "schedules", "security.audit", "security.untrusted", "skills", "window", "workspace"},
+    {"config", "schedules", "security.audit", "security.untrusted", "skills", "workspace"},
     {"hw", "providers", "store"},
     {"agents"},
     {"agent.workflow", "automation", "channels", "intents", "memory", "providers.spending"},

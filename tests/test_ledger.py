@@ -41,7 +41,7 @@ from picoclaw.errors import ConfigError, ContextOverflow, OverBudget, Refused, S
 from picoclaw.hw.sim import SimBoard
 from picoclaw.memory import notes
 from picoclaw.messages import DEFAULT_SESSION, End, Inbound, Message, Purpose, Request, Stop, Text, ToolCall, Usage
-from picoclaw.prompts import estimate_tokens
+from picoclaw.prompts import count_request_bytes, estimate_tokens
 from picoclaw.providers import spending
 from picoclaw.providers.spending import DailyUse, UsageLedger
 from picoclaw.records import replace
@@ -60,7 +60,6 @@ from picoclaw.store.ledger import (
 )
 from picoclaw.store.subagent_tasks import Task, TaskUsage
 from picoclaw.stores import Stores
-from picoclaw.window import count_request_bytes
 from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=ZoneInfo("Europe/Berlin"))

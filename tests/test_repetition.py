@@ -5,9 +5,9 @@ from rows import each_row
 from scripted import calls_of, text_of
 from test_openai_format import KNOWN, heard
 
+from picoclaw.answers import REPEATS, Repetition, count_in_a_row, count_repeated
 from picoclaw.messages import End, ToolCall, Usage
 from picoclaw.providers import openai
-from picoclaw.repetition import REPEATS, Repetition, count_in_a_row, count_repeated
 
 PHRASES = {
     "a letter": "x",

@@ -13,12 +13,12 @@ from picoclaw.config import load_config
 from picoclaw.errors import ConfigError, Pending
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.prompts import count_tool_bytes
 from picoclaw.security.guard import Guard
 from picoclaw.security.policy import CallRequest, Policy, decide
 from picoclaw.stores import list_secrets
 from picoclaw.tools.registry import Toolset
 from picoclaw.tools.web import WebFetchTool, WebSearchTool
-from picoclaw.window import count_tool_bytes
 
 HERE = "http://example.com"
 

@@ -19,15 +19,12 @@ from picoclaw.config.tables import LimitsConfig, ModelConfig
 from picoclaw.errors import ContextOverflow, StoreError
 from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import Inbound, Message, ToolCall, TurnContext, Usage
-from picoclaw.prompts import estimate_tokens
-from picoclaw.store.conversations import Results
-from picoclaw.store.database import Database
-from picoclaw.tools.registry import ON_REQUEST, ResultTool, Toolset, tool
-from picoclaw.window import (
+from picoclaw.prompts import (
     TOOL_DROP_ORDER,
     choose_dropped,
     count_request_bytes,
     cut_result,
+    estimate_tokens,
     find_result_number,
     format_rest_hint,
     get_result_part,
@@ -35,6 +32,9 @@ from picoclaw.window import (
     remove_mark,
     split_window,
 )
+from picoclaw.store.conversations import Results
+from picoclaw.store.database import Database
+from picoclaw.tools.registry import ON_REQUEST, ResultTool, Toolset, tool
 from picoclaw.workspace import prepare_home
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

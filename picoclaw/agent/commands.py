@@ -14,7 +14,7 @@ from picoclaw.automation.clock import wake_all
 from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.errors import ConfigError, StoreError
 from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
-from picoclaw.prompts import count_bytes, estimate_tokens
+from picoclaw.prompts import count_bytes, count_request_bytes, estimate_tokens, split_window
 from picoclaw.providers import spending
 from picoclaw.providers.model import describe_links
 from picoclaw.records import NamedTuple, dataclass, replace
@@ -27,7 +27,6 @@ from picoclaw.store.subagent_tasks import Task
 from picoclaw.stores import Stores
 from picoclaw.text import pattern, truncate
 from picoclaw.times import format_duration, parse_duration
-from picoclaw.window import count_request_bytes, split_window
 
 
 class CommandResult(NamedTuple):

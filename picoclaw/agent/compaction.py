@@ -25,13 +25,21 @@ from picoclaw.messages import (
     Usage,
     split_context,
 )
-from picoclaw.prompts import Templates, count_bytes, cut_bytes, escape_closing, estimate_tokens, fill_template
+from picoclaw.prompts import (
+    Templates,
+    count_bytes,
+    count_request_bytes,
+    cut_bytes,
+    escape_closing,
+    estimate_tokens,
+    fill_template,
+    get_summary_bytes,
+)
 from picoclaw.providers.sanitize import LONG_RESULT
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import GUEST_PREFIX, remove_untrusted
 from picoclaw.store.database import Marks
 from picoclaw.text import list_terms, pattern
-from picoclaw.window import count_request_bytes, get_summary_bytes
 
 KEPT_MESSAGES = 4
 """The newest messages stay as they are, with the rest of their turn."""

@@ -13,16 +13,15 @@ from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from picoclaw import prompts, window
+from picoclaw import prompts
 from picoclaw.errors import SkillError, StoreError
 from picoclaw.messages import DEFAULT_SESSION, Inbound, Message, Origin, TurnContext, is_outsider, is_owner, is_resident
-from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode
+from picoclaw.prompts import FULL_MODES, Page, PromptFacts, PromptMode, WindowBudget, count_tool_bytes, split_window
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.security import untrusted
 from picoclaw.text import pattern, truncate
 from picoclaw.times import find_zone, parse_zone
 from picoclaw.tools.registry import ON_REQUEST, ON_REQUEST_IN_HOUSEHOLD
-from picoclaw.window import count_tool_bytes
 from picoclaw.workspace import ONBOARDING_PAGE, PAGES, Pages, Prompts, read_fields
 
 if TYPE_CHECKING:
@@ -174,8 +173,8 @@ class ContextBuilder:
         return toolset.shown_to_guests(self.app.rights.policy()) if is_outsider(origin) else None
 
     @cached_property
-    def _window_budget(self) -> window.WindowBudget:
-        return window.split_window(self.config.model.context_tokens, self.config.model.answer_tokens)
+    def _window_budget(self) -> WindowBudget:
+        return split_window(self.config.model.context_tokens, self.config.model.answer_tokens)
 
     def zone(self) -> tzinfo | None:
         """The time zone of whoever has this view, None for the board's own; a member may leave it to the owner."""

@@ -9,11 +9,20 @@ from typing import Any
 from picoclaw import files
 from picoclaw.files import explain_os_error
 from picoclaw.messages import NO_THOUGHT, Image, Message, Thought, ToolCall
-from picoclaw.prompts import BYTES_A_TOKEN, add_header, estimate_tokens, fill_template
+from picoclaw.prompts import (
+    BYTES_A_TOKEN,
+    READ_ON_TOOL,
+    add_header,
+    count_request_bytes,
+    cut_result,
+    estimate_tokens,
+    fill_template,
+    find_result_number,
+    format_rest_hint,
+)
 from picoclaw.records import NamedTuple, dataclass, field, replace
 from picoclaw.security.untrusted import OWN_TEXT_MARK
 from picoclaw.text import truncate
-from picoclaw.window import READ_ON_TOOL, count_request_bytes, cut_result, find_result_number, format_rest_hint
 
 _SHORTEST_RESULT, _SHORTEST_KEPT, _LONG_ARGUMENT, _SHORTEST_SAID = 500, 200, 100, 200
 

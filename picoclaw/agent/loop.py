@@ -9,6 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from picoclaw.agent.conversation import Conversation, HistoryView
+from picoclaw.answers import (
+    REPEATS,
+    count_in_a_row,
+    count_repeated,
+    find_promise,
+    find_unfounded_claims,
+    find_unfounded_values,
+)
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ContextOverflow, DeadlinePassed, MaybeTooLong, PicoclawError, ProviderError, TurnStopped
 from picoclaw.messages import (
@@ -28,13 +36,20 @@ from picoclaw.messages import (
     Usage,
     strip_context,
 )
-from picoclaw.prompts import Templates, cut_bytes, fill_block, fill_template
+from picoclaw.prompts import (
+    READ_ON_TOOL,
+    Templates,
+    cut_bytes,
+    fill_block,
+    fill_template,
+    get_summary_bytes,
+    measure_bytes_a_token,
+    split_window,
+)
 from picoclaw.providers import Provider
 from picoclaw.records import dataclass, field, replace
-from picoclaw.repetition import REPEATS, count_in_a_row, count_repeated
 from picoclaw.text import truncate
 from picoclaw.tools.registry import Toolset, list_texts
-from picoclaw.window import READ_ON_TOOL, get_summary_bytes, measure_bytes_a_token, split_window
 
 LAST_WORD_SECONDS = 60.0
 
@@ -275,8 +290,6 @@ class _TurnRun:
         """Mark what an answer tells without a source; the first time, the model is asked to measure it, or to do it."""
         if not self.agent.window:  # the matcher makes nothing up, and the small profile looks itself
             return False
-        from picoclaw import claims
-
         prompts, conversation, answer = self.prompts, self.conversation, self.conversation.messages[-1]
         marks, ask = [], ""
         if self.unfounded:
@@ -284,15 +297,13 @@ class _TurnRun:
             self.unfounded = []
         can_measure = any("quantity" in tool["parameters"]["properties"] for tool in self.tools)
         shown = conversation.list_messages() if can_measure else ()
-        if can_measure and (
-            values := claims.find_unfounded_claims(answer.text, self.question, shown, self.brief.system)
-        ):
+        if can_measure and (values := find_unfounded_claims(answer.text, self.question, shown, self.brief.system)):
             marks.append(fill_template(prompts["unmeasured"], {"values": ", ".join(values)}, "values"))
             ask = fill_template(prompts["measure"], {"question": strip_context(self.question)}, "question")
         elif (
             not self.calls.runs
             and self.brief.tools != frozenset()
-            and (said := claims.find_promise(answer.text, self.question))
+            and (said := find_promise(answer.text, self.question))
         ):
             marks.append(prompts["promised"])
             ask = fill_template(prompts["act"], {"said": said}, "said")
@@ -323,8 +334,6 @@ class _TurnRun:
         if acts := self.calls.may_change(call):
             self._keep()
             if self.agent.window and self.agent.writes(call):
-                from picoclaw.claims import find_unfounded_values
-
                 kept = "\n".join(list_texts(call))
                 self.unfounded += find_unfounded_values(kept, self.conversation.list_messages(), self.brief.system)
         self.hooks.listen(call)

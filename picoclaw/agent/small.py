@@ -42,7 +42,7 @@ from picoclaw.agent.verbs import (
     widen_verbs,
 )
 from picoclaw.agent.verdicts import find_rows, is_about_lines, list_content, mentions, tell_result
-from picoclaw.claims import find_promise, find_unfounded_claims, find_unfounded_numbers, list_number_words
+from picoclaw.answers import find_promise, find_unfounded_claims, find_unfounded_numbers, list_number_words
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls
 from picoclaw.intents.provider import read_clock
@@ -62,11 +62,10 @@ from picoclaw.messages import (
     split_turns,
     strip_context,
 )
-from picoclaw.prompts import Templates, fill_template
+from picoclaw.prompts import Templates, fill_template, remove_hints
 from picoclaw.providers import Provider
 from picoclaw.text import list_query_terms, list_terms, pattern, truncate
 from picoclaw.times import format_duration
-from picoclaw.window import remove_hints
 from picoclaw.workspace import remove_empty
 
 if TYPE_CHECKING:

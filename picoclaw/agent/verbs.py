@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from picoclaw.claims import list_figures, list_number_words
+from picoclaw.answers import list_figures, list_number_words
 from picoclaw.files import find_shipped
 from picoclaw.intents.sums import calculate
 from picoclaw.messages import ToolCall

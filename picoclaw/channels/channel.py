@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from picoclaw.errors import WAITING_FOR_APPROVAL
 from picoclaw.messages import Event, Notice, Text, ToolCall, ToolRun, Turn, TurnHooks
+from picoclaw.prompts import remove_hints
 from picoclaw.records import NamedTuple
-from picoclaw.window import remove_hints
 
 if TYPE_CHECKING:
     from picoclaw.store.approvals import Approval

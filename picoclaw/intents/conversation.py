@@ -8,9 +8,9 @@ from typing import Any
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.sentence import fold_name
 from picoclaw.messages import Message, ToolCall
+from picoclaw.prompts import remove_hints
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
-from picoclaw.window import remove_hints
 
 _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""

@@ -36,10 +36,10 @@ from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
+from picoclaw.prompts import remove_hints
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS, format_duration
-from picoclaw.window import remove_hints
 
 _WAITS = pattern(r"/yes (\d+) ")
 _FIELDS = pattern(r"\{(\w+)\}")

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from picoclaw.answers import REPEATS
 from picoclaw.errors import Refused, TurnStopped
 from picoclaw.messages import End, Event, Request, Text, Usage
 from picoclaw.records import NamedTuple
-from picoclaw.repetition import REPEATS
 
 
 class Provider(Protocol):

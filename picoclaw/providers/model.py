@@ -30,7 +30,7 @@ from picoclaw.errors import (
 )
 from picoclaw.http_client import Client, Connection, iter_stream_lines
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
-from picoclaw.prompts import estimate_tokens
+from picoclaw.prompts import count_request_bytes, estimate_tokens
 from picoclaw.providers import FallbackProvider, Provider, http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
 from picoclaw.providers.retry import PROBE_S, Attempts, CircuitBreaker, OutageProbe, RetryBudget, decide_retry
@@ -39,7 +39,6 @@ from picoclaw.providers.text_calls import get_user_text
 from picoclaw.records import NamedTuple, asdict, dataclass, field, replace
 from picoclaw.security.redaction import StreamMask
 from picoclaw.text import pattern
-from picoclaw.window import count_request_bytes
 
 if TYPE_CHECKING:
     from picoclaw.providers.anthropic import MessagesFormat

@@ -13,17 +13,17 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from picoclaw.answers import REPEATS, Repetition
 from picoclaw.config.tables import ModelConfig
 from picoclaw.errors import Unavailable
 from picoclaw.messages import End, Event, Image, Message, Request, Text, Thought, ToolCall, Usage
+from picoclaw.prompts import NewestResults
 from picoclaw.providers.retry import join_surrogates, make_error, read_status
 from picoclaw.providers.sanitize import sanitize_history, separate_content_and_calls, split_parallel_calls
 from picoclaw.providers.text_calls import TextCallParser, parse_arguments
 from picoclaw.records import dataclass
-from picoclaw.repetition import REPEATS, Repetition
 from picoclaw.security.untrusted import wrap_result
 from picoclaw.text import escape_control_tokens, pattern
-from picoclaw.window import NewestResults
 
 ONE_OF_BOTH, ONE_CALL = "content or tool_calls, but not both", "single tool-calls at once"
 SIGNED, REASONED = "thought_signature", "reasoning_content"

@@ -14,10 +14,17 @@ from zlib import crc32
 
 from picoclaw.errors import ContextOverflow
 from picoclaw.messages import Message, Request, ToolCall
-from picoclaw.prompts import MCP_JOINT, estimate_tokens
+from picoclaw.prompts import (
+    MCP_JOINT,
+    NewestResults,
+    choose_dropped,
+    count_request_bytes,
+    count_tool_bytes,
+    estimate_tokens,
+    split_window,
+)
 from picoclaw.records import replace
 from picoclaw.text import pattern
-from picoclaw.window import NewestResults, choose_dropped, count_request_bytes, count_tool_bytes, split_window
 
 FILLER_TEXT = "…"
 """Stands where a server wants a word and nobody said any."""

@@ -13,14 +13,13 @@ from typing import Any
 from picoclaw.config.tables import CostsConfig, Price
 from picoclaw.errors import OverBudget, ProviderError, Refused, StoreError
 from picoclaw.messages import End, Event, Purpose, Request, Text, ToolCall, Usage
-from picoclaw.prompts import count_bytes, estimate_tokens
+from picoclaw.prompts import count_bytes, count_request_bytes, estimate_tokens
 from picoclaw.records import NamedTuple
 from picoclaw.store import ledger
 from picoclaw.store.database import StoreConnection, get_mark, set_mark
 from picoclaw.store.inbox_outbox import put_message
 from picoclaw.store.jobs import get_last_chat
 from picoclaw.store.ledger import CAP_LEVEL_MARK, Ledger, LedgerKey, LedgerRows, LedgerTotals
-from picoclaw.window import count_request_bytes
 
 WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100
 """Percent of a cap: the owner is warned, and what nobody has asked for rests; jobs and sub-agents rest; chats do."""

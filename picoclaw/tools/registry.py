@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from picoclaw.errors import PicoclawError, StoreError, ToolError
 from picoclaw.messages import ERROR_PREFIX, OLD_TOOL_NAMES, Caller, ToolCall, is_other_person
+from picoclaw.prompts import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, get_result_part, remove_mark
 from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schema import (
     InvalidArgument,
@@ -23,7 +24,6 @@ from picoclaw.schema import (
 from picoclaw.security.policy import CallRequest, Effect, Policy
 from picoclaw.security.redaction import Redactor
 from picoclaw.security.untrusted import describe_source, strip_invisible
-from picoclaw.window import READ_ON_TOOL, choose_dropped, count_tool_bytes, cut_result, get_result_part, remove_mark
 
 if TYPE_CHECKING:  # commands are run without the libraries of the store
     from picoclaw.store.conversations import Results

@@ -17,11 +17,11 @@ from picoclaw.channels.channel import describe_outcome
 from picoclaw.errors import ChannelDown
 from picoclaw.files import explain_os_errors, read_file, write_atomic
 from picoclaw.messages import Event, Text, ToolRun
+from picoclaw.prompts import remove_hints
 from picoclaw.records import NamedTuple
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox_outbox import OutboxMessage
 from picoclaw.text import truncate
-from picoclaw.window import remove_hints
 
 Point = tuple[float, float, float, float]
 """A moment in seconds since 1970; the lowest value, the mean and the highest around it."""
