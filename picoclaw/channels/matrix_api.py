@@ -222,7 +222,6 @@ def is_user(text: Any) -> bool:
 
 
 def make_pairing(config: Config) -> Pairing:
-    """Give the people of config.toml, and those who were paired."""
     return Pairing("matrix", config.home, config.matrix.allow, config.matrix.owner, config.people, config.agents)
 
 
@@ -303,7 +302,6 @@ def read_quote(raw: Any, user: str, me: str) -> tuple[QuotedMessage, ...]:
 
 
 def get_thread(raw: Any) -> str:
-    """Give the thread that an event stands in, '' for none."""
     relation = as_dict(get(raw, "content", "m.relates_to"))
     return as_event(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else ""
 

@@ -320,8 +320,6 @@ class _Answer(NamedTuple):
 
 
 class TelegramQuestions(Questions[Sender]):
-    """The questions of one bot, each with buttons."""
-
     def show(self, place: ChatPlace, number: int, text: str) -> None:
         """Show a question whole, the buttons under its end. Raises ChannelError, and StoreError before it is shown."""
         if (approval := self.find(number)) is None:

@@ -178,7 +178,6 @@ Update = ArrivedMessage | ButtonPress | EmptyUpdate
 
 
 def make_pairing(config: Config) -> Pairing:
-    """Give the people of config.toml, and those who were paired."""
     allow = [str(number) for number in config.telegram.allow if number > 0]
     owner = str(config.telegram.owner) if config.telegram.owner > 0 else ""
     return Pairing("telegram", config.home, allow, owner, config.people, config.agents)

@@ -73,7 +73,6 @@ class Argument:
 
     @property
     def label(self) -> str:
-        """What the help calls it."""
         if self.names:
             return f"{', '.join(self.names)}{'' if self.is_flag else f' {self.metavar}'}"
         shown = {"?": f"[{self.metavar}]", "*": f"[{self.metavar} …]", "+": f"{self.metavar} …"}

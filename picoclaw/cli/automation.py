@@ -289,7 +289,6 @@ def run_heartbeat(given: Options) -> int:
 
 
 def _format_check(looked: HeartbeatCheck, now: datetime) -> Iterator[str]:
-    """The checklist as it was understood, and the decision."""
     for finding in looked.situation.findings:
         yield f"line {finding.item.line}: {'due' if finding.due else 'not due'}, {finding.why}: {finding.item.text}"
     yield from looked.checklist.problems
@@ -306,7 +305,6 @@ def _format_check(looked: HeartbeatCheck, now: datetime) -> Iterator[str]:
 
 
 def _format_request(looked: HeartbeatCheck) -> Iterator[str]:
-    """What a model would be asked."""
     if looked.checklist.instructions:
         yield "instructions of HEARTBEAT.md, which a model is shown with what is due:"
         yield from (f"  {line}" for line in looked.checklist.instructions.split("\n"))

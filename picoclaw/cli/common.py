@@ -88,7 +88,6 @@ def print_records(
 
 
 def judge_log(name: str, count: int, fault: str, more: str = "") -> "CheckResult":
-    """The row of a log that was verified."""
     from picoclaw.hw.kernel import bad, good
     from picoclaw.security.hash_chain import describe_intact
 

@@ -89,7 +89,6 @@ def _leave_out_beginning(samples: Samples, series: Sequence[Series], when: times
 
 
 def _print_simulated_note(app: App) -> None:
-    """Say that the values are not real ones."""
     if app.board.simulated:
         print(SIMULATED_MARK)
 

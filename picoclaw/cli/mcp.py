@@ -185,7 +185,6 @@ def _load_pin(home: Path, name: str) -> pins.Pin | None:
 
 
 def _describe_rights(table: McpConfig) -> list[str]:
-    """Say what the server can do, by its table."""
     if table.url:
         return [f"It runs elsewhere, at {table.url}, and gets whatever its tools are called with."]
     rights = [f"reads {', '.join(table.folders)}"] if table.folders else []

@@ -207,7 +207,6 @@ def _ask(config: Config, text: str, reply: str, acts: str) -> dict[str, Any]:
 
 
 def summarize(rows: Sequence[dict[str, Any]], config: Config, *, alone: bool) -> Iterator[str]:
-    """Say how it went, and what to expect."""
     who = "the built-in matcher" if alone else f"{config.model.name or 'the model'}, profile {_name_profile(config)}"
     yield f"--- {who}"
     for kind, label in _KINDS.items():

@@ -96,7 +96,6 @@ def _find_installed_manager(root: Path) -> Service:
 
 
 def _render_files(given: Options, root: Path) -> dict[Path, str]:
-    """Return what belongs where, for what was asked for."""
     found = systemd.find_program()
     place = systemd.list_services(root)[given.user]
     files = systemd.load_units(place.folder, own=bool(place.user))

@@ -253,7 +253,6 @@ def get_bus_kind(chip: ModuleType) -> str:
 
 
 def describe_part(part: WiredPart) -> str:
-    """Name a part and where it is, for people."""
     return f"{part.part} on {format_location(part)}"
 
 

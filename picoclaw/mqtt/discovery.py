@@ -100,7 +100,6 @@ class MqttSensors:
 
     @property
     def topics(self) -> list[str]:
-        """What is to be listened to."""
         both = ((one.config.mqtt, one.config.availability) for one in self._sensors.values())
         return [topic for topic in dict.fromkeys(topic for pair in both for topic in pair) if topic]
 
@@ -412,7 +411,6 @@ class Names:
 
 
 def make_identifier(text: str) -> str:
-    """Make a text fit for topics and identifiers."""
     return _UNSAFE.sub("_", text).strip("_")[:64] or "_"
 
 

@@ -141,7 +141,6 @@ class Policy:
     always: Mapping[str, int] = field(default_factory=dict)
 
     def verdict(self, effect: Effect, tool: str, column: str) -> tuple[Verdict, str]:
-        """The verdict and the name of the rule that gives it."""
         if found := self.tools.get(tool, {}).get(column):
             return found, f"tools.{tool}.{column}"
         found = self.effects.get(effect, {}).get(column)

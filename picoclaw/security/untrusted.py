@@ -218,7 +218,6 @@ def _list_quotable(text: str) -> Iterator[str]:
 
 
 def _index_by_first_word(units: Iterable[str]) -> dict[str, dict[int, set[tuple[str, ...]]]]:
-    """Order units by their first word and their length."""
     found: dict[str, dict[int, set[tuple[str, ...]]]] = {}
     for unit in units:
         words = tuple(word.strip(_QUOTES) for word in unit.split())

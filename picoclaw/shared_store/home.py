@@ -111,7 +111,6 @@ class Place(NamedTuple):
 
     @property
     def workspace(self) -> Path:
-        """Where the notes are, with their paths from there."""
         return self.folder if self.person == EVERYONE else self.folder / "workspace"
 
 
@@ -446,7 +445,6 @@ class SharedHome:
         return {(kind, local): LocalRow(kind, local, mark, number) for kind, local, mark, number in rows}
 
     def keep_rows(self, rows: Iterable[LocalRow]) -> None:
-        """Remember which rows the store has as they are."""
         with self.database.transaction() as connection:
             for row in rows:
                 self._keep_row(connection, row)

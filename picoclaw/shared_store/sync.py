@@ -372,7 +372,6 @@ class StoreSync:
         return theirs
 
     def _adopt(self, page: SharedPage, row: Row, stamp: str = "", chunks: str = "") -> None:
-        """Remember what the store has."""
         known = page._replace(
             version=row["version"],
             digest=row["digest"],
@@ -601,7 +600,6 @@ def count_missing(home: SharedHome, store: SharedStore, board: str) -> dict[str,
 
 
 def iter_rows(store: SharedStore, table: str, equal: Mapping[str, object]) -> Iterator[Row]:
-    """Give all rows of a table whose columns equal these values."""
     last = ""
     while found := store.list_rows(table, equal, last, _BATCH):
         yield from found

@@ -81,7 +81,6 @@ class Approval(NamedTuple):
 
     @property
     def each(self) -> tuple["Approval", ...]:
-        """The calls of the question."""
         return self.several or (self,)
 
     @property

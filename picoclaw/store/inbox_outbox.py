@@ -126,7 +126,6 @@ class Outbox(Table):
         self._database.write("UPDATE outbox SET begun = ? WHERE id = ?", message.begun, message.number)
 
     def strike(self, message: OutboxMessage) -> None:
-        """Strike out what was told."""
         self._database.write("DELETE FROM outbox WHERE id = ?", message.number)
 
 
@@ -292,8 +291,6 @@ def add_foreign_file(connection: StoreConnection, path: str, heard: Iterable[str
 
 
 class ForeignFiles(Table):
-    """What is remembered of such files."""
-
     def add(self, path: str, heard: Iterable[str]) -> None:
         """Remember a file durably, before it is written."""
         with self._database.transaction() as connection:

@@ -164,7 +164,6 @@ def _update_item(connection: StoreConnection, item: PulseItem, text: str, priori
 
 
 def _clean_text(text: str) -> str:
-    """One line of what can be seen."""
     text = " ".join(remove_invisible(replace_surrogates(text)).split())
     if len(text) > MAX_TEXT_CHARS:
         raise StoreError(

@@ -433,7 +433,6 @@ class RuleLogEntry(NamedTuple):
 
 class RuleLog(Table):
     def states(self) -> dict[str, str]:
-        """Return where each rule stands."""
         return dict(self._database.select("SELECT rule, state FROM rule_states"))
 
     def begin(self, rule: str, why: str, acts: str, moment: ClockReading, states: Mapping[str, str]) -> int:

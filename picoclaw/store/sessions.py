@@ -441,7 +441,6 @@ class Sessions(Table):
         return int(self._database.select_value(sql, key) or 0)
 
     def set_flushed(self, key: str, turn: int) -> None:
-        """Remember that turn."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE sessions SET flushed = ? WHERE id = ?", (turn, find_open_conversation(connection, key))

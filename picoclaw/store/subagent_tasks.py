@@ -113,7 +113,6 @@ def _encode_task(task: Task) -> tuple[Any, ...]:
 
 
 def select_tasks(connection: StoreConnection, where: str, *values: str | int | None) -> list[Task]:
-    """List the tasks that a condition selects."""
     rows = connection.execute(f"SELECT id, {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
     return [Task(*_decode_task(row)) for row in rows]
 
@@ -229,7 +228,6 @@ class Tasks(Table):
         return next(iter(self._listed("WHERE id = ?", number)), None)
 
     def flow(self, number: int) -> list[Task]:
-        """List the tasks of a workflow."""
         return self._listed("WHERE flow = ? ORDER BY id", number)
 
     def list_above(self, task: Task | None) -> Iterator[Task]:
@@ -239,7 +237,6 @@ class Tasks(Table):
             task = self.get(task.parent) if task.parent else None
 
     def children(self, number: int) -> list[Task]:
-        """List what a sub-agent has given to others."""
         return self._listed("WHERE parent = ? ORDER BY id", number)
 
     def of_heartbeats(self, since: float) -> int:

@@ -101,7 +101,6 @@ def read_json_body(refuse: Callable[[int, str], NoReturn]) -> dict[str, Any]:
 
 
 def read_text_field(body: Mapping[str, Any], name: str, longest: int) -> str:
-    """Read a text of a body, of so many characters at most."""
     text = body.get(name)
     if not isinstance(text, str):
         refuse(400, f"{name} has to be a text")

@@ -629,7 +629,6 @@ class Leases:
         return [problem for output in outputs.values() if (problem := self.make_safe(output, "safe", why))]
 
     def note(self, act: str, **more: Any) -> None:
-        """Have an act written down."""
         self.record_later(act, **more)
         self.flush()
 

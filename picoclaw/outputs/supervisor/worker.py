@@ -43,7 +43,6 @@ def parse_set_request(given: dict[str, Any]) -> OutputRequest | Refusal:
 
 
 def make_ok(text: str, **more: Any) -> Answer:
-    """It was done."""
     return {"ok": True, "text": text} | more
 
 
