@@ -793,7 +793,7 @@ class IntentMatcher:
             return self._mood(s, begin, len(s.words)) != "tells"
         asks = s.holds(words["requests"])
         # "quand il fait ..., allume"
-        is_condition = "?" not in s.raw and s.longest(self._book.slot("if_word").values, begin)
+        is_condition = "?" not in s.raw and any(s.longest(self._book.slot("if_word").values, at) for at in begins)
         if not (is_condition or self._is_wish(s, begin)) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw

@@ -491,10 +491,12 @@ class IntentProvider:
         binds = self._matcher.words["binds"]
         for said in (earlier[-1], *(f" {bind} ".join(earlier) for bind in ("", *binds))):
             wanted = self._matcher.match(said, offered)
+            wanted = wanted and self._name(wanted)
             for bind in ("", *binds):
                 match = self._matcher.match(f"{said} {bind} {text}", offered)
                 if not match or not wanted or match.intent != wanted.intent:
                     continue
+                match = self._name(match)
                 if str(match.arguments.get("message")) in self._matcher.words["within"]:
                     continue  # "remind me in" - "20"
                 kept = failed or _adds_to(match.arguments, wanted.arguments)  # no other wish is swallowed

@@ -433,7 +433,7 @@ class SlotReader:
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)
-        if s.longest(s.names, i) or s.words[i].isdecimal():
+        if s.longest(s.names, i) or s.words[i].isdecimal() or ":" in s.words[i]:
             return
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
