@@ -417,8 +417,9 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     known = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2}
     if day in known:
         return known[day]
-    if day.removeprefix("on ") in WEEKDAYS:
-        return (WEEKDAYS.index(day.removeprefix("on ")) - now.weekday()) % 7
+    if (name := day.removeprefix("on ").removeprefix("next ")) in WEEKDAYS:
+        ahead = WEEKDAYS.index(name) - now.weekday()
+        return ahead % 7 + 7 * ("next " in day and ahead >= 0)  # "next friday" is none of this week
     if found := DAY_OF_YEAR.fullmatch(day):
         month = found["month"] or found["first"]
         return _count_days_to_date(

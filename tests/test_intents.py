@@ -167,7 +167,7 @@ def test_waking_is_in_the_morning():
     "text",
     [
         "remind me to feed the cat",
-        "remind me next Friday at 8 to feed the cat",
+        "remind me next week at 8 to feed the cat",
         "remind me every month at 8 to feed the cat",
         "remind me at 8 to feed the cat on Friday",
         "remind me on May at 8 to feed the cat",

@@ -410,6 +410,21 @@ def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answ
     assert INTENTS.read_answer([turn], said, lambda number: number == 3 and is_waiting) == answer
 
 
+def test_a_list_that_is_looked_at_does_not_change_what_waits():
+    heard = []
+    for number, (said, call, result) in enumerate(
+        [
+            ("fan on every day at 13:00", {"action": "add", "output": "fan", "when": "every day at 13:00"}, WAITS),
+            ("what rules are there", {"action": "list"}, "no rules"),
+        ]
+    ):
+        made = ToolCall(f"{number}", "rule", call)
+        told = Message("tool", result, call_id=made.id)
+        heard.append([Message("user", said), Message("assistant", "", (made,)), told, Message("assistant", result)])
+    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 3) == "/no 3"
+    assert INTENTS.read_answer(heard, "yes", lambda number: number == 3) == ""  # which of them is not said
+
+
 def test_a_rule_that_was_shown_is_it():
     heard = talk("fan on every day at 13:00", "delete it again", results=RESULTS | {("rule", "add"): WAITS})
     assert heard[1] == [("rule", {"action": "remove", "name": "fan"})]

@@ -12,10 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from picoclaw.intents.changes import add_to_rule, change_rule, change_weekday, keep_half_day, replace_words
+from picoclaw.intents.changes import (
+    add_to_rule,
+    change_calendar,
+    change_rule,
+    change_weekday,
+    keep_half_day,
+    replace_words,
+)
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
-from picoclaw.intents.times import NO_HOUR, count_seconds_between, is_moment
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, is_moment
 from picoclaw.text import pattern
 
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
@@ -392,6 +399,17 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
     return None if retimed else draft.unknown
 
 
+def _end_rule(draft: Draft) -> IntentMatch | None:
+    """ "... and off at 9", behind a rule by the clock: on the same days, at the next such hour."""
+    calendar, at = str(draft.last.get("when", "")), str(draft.found["when"]["at"])
+    begin, end = CLOCK_TIME.search(calendar), CLOCK_TIME.search(at)
+    clock = end[0] if end else ""
+    if begin and clock < begin[0] and at.endswith(OCLOCK) and clock < "12":
+        clock = f"{int(clock[:2]) + 12}{clock[2:]}"
+    draft.found["when"] = change_calendar(calendar, clock) if end and at.removesuffix(OCLOCK) == end[0] else ""
+    return None if draft.found["when"] else draft.unknown
+
+
 def _replace_words(draft: Draft) -> IntentMatch | None:
     names = ("old_note", "_wrong_words", "_right_words")
     draft.found["new_note"] = replace_words(*(str(draft.found.get(name, "")) for name in names))
@@ -576,6 +594,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("_only _except", _change_days),
         ("move", _move),
         ("retime_rule", _retime_rule),
+        ("end_rule", _end_rule),
         ("_wrong_words", _replace_words),
         ("plan_again", _plan_again),
         ("_length _planned _planned_level", _change_planned),

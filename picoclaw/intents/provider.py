@@ -79,6 +79,7 @@ _SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULT
 
 
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
+_NO_RULE = "error: there is no rule "
 _NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
 
 
@@ -435,6 +436,8 @@ class IntentProvider:
         """Whether the last call only looked at what an earlier one has set: "fan on for 5 minutes" - "how long left?"."""
         if last.arguments.get("action") not in {"list", "get"} or call.arguments.get("action") not in _SETS:
             return False
+        if last.name == "rule":
+            return bool(self._find_waiting(asked))  # what waits is not in the list yet
         if last.name == "cron":
             return last.arguments.get("job") in found.get("job", ())
         return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
@@ -542,7 +545,7 @@ class IntentProvider:
                 return f"/yes {number[1]}"
             if number and turn is turns[-1] and said in words["declines"]:
                 return f"/no {number[1]}"
-            if calls:
+            if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
                 withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0])
                 return f"/no {number[1]}" if number and withdraws else ""
         return ""
@@ -732,7 +735,8 @@ class IntentProvider:
             )
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._compare([result for _, result in calls], matches))
-        if any(one.intent == "rule_list" for one in matches):
+        is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
+        if is_missed or any(one.intent == "rule_list" for one in matches):
             for number, means in self._list_waiting().items():
                 shown = {"number": number, "means": self._tell(matches[-1], means)}
                 told.append(fill_fields(self._matcher.say["waits"], shown))

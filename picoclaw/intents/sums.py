@@ -389,8 +389,8 @@ def _read_days(
         elif hit:
             (lengths if hit[0][0] == "+" else feasts).append(hit[0])
             i = hit[1]
-        elif day and day[0] in WEEKDAYS:
-            weekdays, i = [*weekdays, day[0]], day[1]
+        elif day and (name := day[0].removeprefix("next ")) in WEEKDAYS:
+            weekdays, said, i = [*weekdays, name], said | {*day[0].split()} - {name}, day[1]
         elif day:
             lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
         else:

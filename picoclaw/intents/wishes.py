@@ -446,7 +446,7 @@ class WishMatcher(IntentMatcher):
                 found = [first, *(match for _, match in rest)]
                 moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
                 moves = moves and len({one.intent for one in found if one}) > 1
-                moves = moves and found[-1] is not None and found[-1].intent != "rule_and_off"
+                moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
                 if moves and self._count_several(text) < MIN_SEVERAL:
                     return []  # "below 12 volts, turn the light off"
                 if rest and not self._is_conditional(s, found):
