@@ -437,14 +437,8 @@ def make_discovery(
         components[f"left_{row['name']}"] = _make_time_left(names, row)
     components["stop"] = {"p": "button", "name": "STOP", "ic": "mdi:stop-circle", "cmd_t": names.stop, "pl_prs": "STOP"}
     components["alarm"] = {"p": "event", "name": "alarm", "stat_t": names.alarm, "evt_typ": ["alarm"], "qos": 2}
-    components["reminder"] = {
-        "p": "sensor",
-        "name": "next reminder",
-        "stat_t": names.reminder,
-        "val_tpl": "{{ value_json.at }}",
-        "dev_cla": "timestamp",
-        "json_attr_t": names.reminder,
-    }
+    more = {"dev_cla": "timestamp", "json_attr_t": names.reminder}
+    components["reminder"] = _make_state("sensor", "next reminder", names.reminder, "{{ value_json.at }}", **more)
     if takes_questions:
         components |= _make_questions(names)
     components |= _make_health(names)
@@ -469,20 +463,19 @@ def parse_platforms(payload: bytes) -> dict[str, str]:
         return {}
 
 
+def _make_state(platform: str, name: str, topic: str, template: str, **more: Any) -> dict[str, Any]:
+    """A component whose state is what the template makes of what is published at the topic."""
+    return {"p": platform, "name": name, "stat_t": topic, "val_tpl": template} | more
+
+
 def _make_sensor(names: Names, reading: Reading, expire_s: int) -> dict[str, Any]:
     topic, quantity = names.sensor(reading), QUANTITIES[reading.quantity]
     is_there = "{{ 'offline' if value_json.value is none else 'online' }}"
-    made: dict[str, Any] = {
-        "p": "sensor",
-        "name": f"{reading.sensor} {reading.label}",
-        "stat_t": topic,
-        "val_tpl": "{{ value_json.value }}",
-        "json_attr_t": topic,
-        "stat_cla": "measurement",
-        "exp_aft": expire_s,
-        "sug_dsp_prc": quantity.digits,
-        "avty": [{"t": topic, "val_tpl": is_there}],
-    }
+    made = _make_state(
+        "sensor", f"{reading.sensor} {reading.label}", topic, "{{ value_json.value }}", json_attr_t=topic
+    )
+    made |= {"stat_cla": "measurement", "exp_aft": expire_s, "sug_dsp_prc": quantity.digits}
+    made["avty"] = [{"t": topic, "val_tpl": is_there}]
     if unit := _UNITS.get(quantity.unit, quantity.unit):
         made["unit_of_meas"] = unit
     if kind := _DEVICE_CLASSES.get(reading.quantity):
@@ -517,49 +510,30 @@ def _make_output(names: Names, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_time_left(names: Names, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "p": "sensor",
-        "name": f"{row['name']} time left",
-        "stat_t": names.output(row["name"]),
-        "val_tpl": "{{ (value_json.left_s or 0) | round | int }}",
-        "unit_of_meas": "s",
-        "dev_cla": "duration",
-        "ent_cat": "diagnostic",
-    }
+    name, left = row["name"], "{{ (value_json.left_s or 0) | round | int }}"
+    more = {"unit_of_meas": "s", "dev_cla": "duration", "ent_cat": "diagnostic"}
+    return _make_state("sensor", f"{name} time left", names.output(name), left, **more)
 
 
 def _make_questions(names: Names) -> dict[str, Any]:
     """Make the field for a question, and the sensor of its answer; a state has up to 255 characters."""
+    asked, said = "{{ value_json.question[:255] }}", "{{ value_json.answer[:255] }}"
     return {
-        "ask": {
-            "p": "text",
-            "name": "ask",
-            "cmd_t": names.ask,
-            "stat_t": names.answer,
-            "val_tpl": "{{ value_json.question[:255] }}",
-        },
-        "answer": {
-            "p": "sensor",
-            "name": "answer",
-            "stat_t": names.answer,
-            "val_tpl": "{{ value_json.answer[:255] }}",
-            "json_attr_t": names.answer,
-        },
+        "ask": _make_state("text", "ask", names.answer, asked, cmd_t=names.ask),
+        "answer": _make_state("sensor", "answer", names.answer, said, json_attr_t=names.answer),
     }
 
 
 def _make_health(names: Names) -> dict[str, Any]:
-    def diagnostic(kind: str, name: str, template: str, **more: Any) -> dict[str, Any]:
-        made = {"p": kind, "name": name, "stat_t": names.health, "val_tpl": template, "ent_cat": "diagnostic"}
-        return made | more
-
     size = {"unit_of_meas": "MB", "dev_cla": "data_size", "stat_cla": "measurement"}
     is_bad = "{{ 'ON' if value_json.problems else 'OFF' }}"
-    return {
-        "problem": diagnostic("binary_sensor", "problem", is_bad, dev_cla="problem", json_attr_t=names.health),
-        "memory": diagnostic("sensor", "memory", "{{ value_json.memory_mb }}", **size, ic="mdi:memory"),
-        "disk": diagnostic("sensor", "free disk", "{{ value_json.disk_free_mb }}", **size),
+    problem = {"dev_cla": "problem", "json_attr_t": names.health}
+    made = {
+        "problem": _make_state("binary_sensor", "problem", names.health, is_bad, **problem),
+        "memory": _make_state("sensor", "memory", names.health, "{{ value_json.memory_mb }}", **size, ic="mdi:memory"),
+        "disk": _make_state("sensor", "free disk", names.health, "{{ value_json.disk_free_mb }}", **size),
     }
+    return {key: one | {"ent_cat": "diagnostic"} for key, one in made.items()}
 
 
 def make_values(names: Names, readings: Iterable[Reading], now: float) -> Payloads:
