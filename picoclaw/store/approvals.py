@@ -18,7 +18,7 @@ from picoclaw.security.policy import CallRequest, Decision, Effect, compute_dige
 from picoclaw.security.untrusted import strip_invisible
 from picoclaw.store import inbox_outbox
 from picoclaw.store.conversations import get_process_identity, is_process_alive
-from picoclaw.store.database import Database, StoreConnection, Table, is_valid_row_id
+from picoclaw.store.database import Database, StoreConnection, Table, insert, is_valid_row_id
 from picoclaw.text import truncate
 
 ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
@@ -34,13 +34,6 @@ _COLUMNS = (
     "id, nonce, session, chat, origin, asked_by, call, effect, rule, why, means, bound, digest, heard, question, at,"
     " expires, state, answered_by, outcome, listed, told, agent"
 )
-
-
-_INSERT = """
-    INSERT INTO approvals (nonce, chat, question, at, expires, session, origin, asked_by, call, effect, rule, why,
-    means, bound, digest, heard, process, told, agent, state, answered_by, outcome)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'waiting', '', '')
-"""
 
 
 class Approval(NamedTuple):
@@ -179,18 +172,14 @@ class Approvals(Table):
                 return int(found)
             _check_approval_limits(connection, caller, exact, now)
             call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
-            connection.execute(
-                _INSERT,
-                (
-                    *(os.urandom(12).hex(), chat, question, now, now + minutes * 60, caller.session, caller.origin),
-                    *(caller.who, call, asked.effect, decision.rule, decision.why, asked.means),
-                    *(_encode_json(dict(asked.bound)), exact, _encode_json(sorted(caller.taints))),
-                    get_process_identity(),
-                    caller.reply_to if caller.task and is_other_person(caller.origin) else "",
-                    agent,
-                ),
-            )
-            number = connection.last_insert_rowid()
+            about = {"call": call, "effect": asked.effect, "means": asked.means, "digest": exact}
+            about |= {"bound": _encode_json(dict(asked.bound)), "rule": decision.rule, "why": decision.why}
+            whose = {"session": caller.session, "origin": caller.origin, "asked_by": caller.who, "agent": agent}
+            whose |= {"heard": _encode_json(sorted(caller.taints)), "process": get_process_identity()}
+            whose |= {"told": caller.reply_to if caller.task and is_other_person(caller.origin) else ""}
+            asks = {"nonce": os.urandom(12).hex(), "chat": chat, "question": question}
+            state = {"at": now, "expires": now + minutes * 60, "state": "waiting", "answered_by": "", "outcome": ""}
+            number = insert(connection, "approvals", **asks, **state, **about, **whose)
             if caller.asks is None:
                 self._ask(connection, [number], caller.now.tzinfo)
             connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _RETENTION_S,))

@@ -20,7 +20,7 @@ from picoclaw.messages import Message, MessageRole, ToolCall, Turn
 from picoclaw.records import NamedTuple
 from picoclaw.security.untrusted import limit_taints
 from picoclaw.store import ledger
-from picoclaw.store.database import Database, StoreConnection, Table, get_mark, is_valid_row_id, set_mark
+from picoclaw.store.database import Database, StoreConnection, Table, get_mark, insert, is_valid_row_id, set_mark
 
 VISIBLE_TURNS = """
     turns.session = sessions.id AND NOT undone AND turns.id >= shown_from
@@ -206,23 +206,11 @@ class History(Table):
                 connection.execute(_HIDE_TURNS_UPTO, (conversation, upto))
             elif turn.forgotten:
                 connection.execute(_HIDE_OLDEST_TURNS, (conversation, turn.forgotten))
-            connection.execute(
-                "INSERT INTO turns (session, at, provider, steps, prompt_tokens, completion_tokens, stopped, inbox,"
-                " heard, asked_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    conversation,
-                    at.isoformat(timespec="seconds"),
-                    turn.provider,
-                    turn.steps,
-                    turn.usage.prompt_tokens,
-                    turn.usage.completion_tokens,
-                    turn.stopped,
-                    inbox,
-                    json.dumps(taints, ensure_ascii=False),
-                    asked_by,
-                ),
-            )
-            number = connection.last_insert_rowid()
+            used = {"prompt_tokens": turn.usage.prompt_tokens, "completion_tokens": turn.usage.completion_tokens}
+            how = {"provider": turn.provider, "steps": turn.steps, "stopped": turn.stopped, **used}
+            whose = {"heard": json.dumps(taints, ensure_ascii=False), "asked_by": asked_by, "inbox": inbox}
+            begun = at.isoformat(timespec="seconds")
+            number = insert(connection, "turns", session=conversation, at=begun, **how, **whose)
             connection.executemany(
                 "INSERT INTO messages (turn, role, text, calls, call_id) VALUES (?, ?, ?, ?, ?)",
                 [

@@ -515,6 +515,12 @@ def insert(connection: StoreConnection, table: str, **values: object) -> int:
     return connection.last_insert_rowid()
 
 
+def update(connection: StoreConnection, table: str, number: int, **values: object) -> None:
+    """Change a row within a transaction that is open."""
+    sql = f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in values)} WHERE id = ?"  # noqa: S608
+    connection.execute(sql, (*values.values(), number))
+
+
 class Table:
     """Something that is kept in an open database. All methods raise StoreError."""
 

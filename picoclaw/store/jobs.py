@@ -12,7 +12,7 @@ from typing import Any, Literal
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.records import NamedTuple
 from picoclaw.schedules import DoneSpans, Plan
-from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark, insert
+from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark, insert, update
 from picoclaw.store.inbox_outbox import put_message
 
 JobKind = Literal["reminder", "turn", "fresh", "command", "tool"]
@@ -67,12 +67,8 @@ class JobDecision(NamedTuple):
     run: bool = False
 
 
-_COLUMNS = (
-    "session, message, plan, spec, zone, due, kind, catch_up, deliver, enabled, boot, mono, after, done, rounds,"
-    " last_slot, last_run, last_status, last_error, failures, told, claimed, may_write, may_network, agent, heading,"
-    " who"
-)
-_PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
+_COLUMN_NAMES = {"payload": "message", "write": "may_write", "network": "may_network"}
+"""Columns that are not called as the fields are; a plan has four."""
 
 
 class Jobs(Table):
@@ -137,42 +133,34 @@ class Jobs(Table):
 
 
 def _insert_job(connection: StoreConnection, job: Job) -> int:
-    connection.execute(f"INSERT INTO jobs ({_COLUMNS}) VALUES ({_PLACEHOLDERS})", _encode_job(job))  # noqa: S608
-    return connection.last_insert_rowid()
+    return insert(connection, "jobs", **_encode_job(job))
 
 
 def _update_job(connection: StoreConnection, before: Job, now: Job | None) -> None:
     if now is None:
         connection.execute("DELETE FROM jobs WHERE id = ?", (before.number,))
     elif now != before:
-        connection.execute(
-            f"UPDATE jobs SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
-            (*_encode_job(now), before.number),
-        )
+        update(connection, "jobs", before.number, **_encode_job(now))
 
 
-def _encode_job(job: Job) -> tuple[Any, ...]:
-    plan = job.plan
-    return (
-        job.session,
-        job.payload,
-        *(plan.kind, plan.text, plan.zone, plan.anchor),
-        *(job.kind, job.catch_up, job.deliver, int(job.enabled), job.boot, job.mono, job.after),
-        json.dumps(job.done),
-        *(job.rounds, job.last_slot, job.last_run, job.last_status),
-        job.last_error,
-        *(job.failures, job.told, job.claimed, int(job.write), int(job.network), job.agent, job.heading, job.who),
-    )
+def _encode_job(job: Job) -> dict[str, Any]:
+    row = job._asdict() | {"done": json.dumps(job.done)}
+    del row["number"], row["plan"]
+    plan = {"plan": job.plan.kind, "spec": job.plan.text, "zone": job.plan.zone, "due": job.plan.anchor}
+    return {_COLUMN_NAMES.get(name, name): value for name, value in row.items()} | plan
+
+
+_FIELDS = [name for name in Job._fields if name not in {"number", "plan"}]
+_COLUMNS = ", ".join(["id, plan, spec, zone, due", *(_COLUMN_NAMES.get(name, name) for name in _FIELDS)])
 
 
 def _select_jobs(connection: StoreConnection, where: str, *values: str | int) -> list[Job]:
-    rows: Iterable[Any] = connection.execute(f"SELECT id, {_COLUMNS} FROM jobs {where}", values)  # noqa: S608
+    rows: Iterable[Any] = connection.execute(f"SELECT {_COLUMNS} FROM jobs {where}", values)  # noqa: S608
     return [_decode_job(*row) for row in rows]
 
 
-def _decode_job(number: int, session: str, payload: str, *rest: Any) -> Job:
-    kind, spec, zone, due, *rest_ = rest
-    job = Job(number, session, payload, Plan(kind, spec, zone, due), *rest_)
+def _decode_job(number: int, kind: Any, spec: str, zone: str, due: float, *rest: Any) -> Job:
+    job = Job(number=number, plan=Plan(kind, spec, zone, due), **dict(zip(_FIELDS, rest, strict=True)))
     spans = tuple((float(first), float(last)) for first, last in json.loads(str(job.done)))
     job = job._replace(write=bool(job.write), network=bool(job.network))
     return job._replace(enabled=bool(job.enabled), done=spans)

@@ -16,7 +16,7 @@ from picoclaw.store.conversations import (
     list_calls,
     make_tool_call,
 )
-from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table
+from picoclaw.store.database import DAMAGE_ADVICE, Database, StoreConnection, Table, insert, update
 from picoclaw.store.inbox_outbox import put_message
 from picoclaw.text import replace_surrogates
 
@@ -88,43 +88,33 @@ class Task(NamedTuple):
         return f"{TASK_SESSIONS}{self.number}"
 
 
-_COLUMNS = (
-    "session, name, text, steps, seconds, tokens, tools, mode, needs, parent, depth, flow, waits, status, claimed,"
-    " tries, used_steps, used_seconds, used_tokens, result, letter, heard, asked, ended, taint, agent, asker, who, origin"
-)
-_PLACEHOLDERS = ", ".join("?" * (_COLUMNS.count(",") + 1))
+_FIELDS = [name for name in Task._fields if name not in {"number", "limits", "used"}]
+_COLUMNS = ", ".join(["id", *TaskUsage._fields, *(f"used_{name}" for name in TaskUsage._fields), *_FIELDS])
 
 
 def update_task(connection: StoreConnection, task: Task) -> None:
-    connection.execute(
-        f"UPDATE tasks SET ({_COLUMNS}) = ({_PLACEHOLDERS}) WHERE id = ?",  # noqa: S608
-        (*_encode_task(task), task.number),
-    )
+    update(connection, "tasks", task.number, **_encode_task(task))
 
 
-def _encode_task(task: Task) -> tuple[Any, ...]:
-    return (
-        *(task.session, task.name, task.text, *task.limits),
-        *(json.dumps(None if task.tools is None else sorted(task.tools)), task.mode, json.dumps(task.needs)),
-        *(task.parent, task.depth, task.flow, task.waits, task.status, task.claimed, task.tries, *task.used),
-        *(task.result, task.letter, int(task.heard), task.asked, task.ended),
-        *(json.dumps(task.taint, ensure_ascii=False), task.agent, task.asker, task.who, task.origin),
-    )
+def _encode_task(task: Task) -> dict[str, Any]:
+    row = task._asdict()
+    del row["number"], row["limits"], row["used"]
+    row["tools"] = json.dumps(None if task.tools is None else sorted(task.tools))
+    row |= {"needs": json.dumps(task.needs), "taint": json.dumps(task.taint, ensure_ascii=False)}
+    return row | task.limits._asdict() | {f"used_{name}": value for name, value in task.used._asdict().items()}
 
 
 def select_tasks(connection: StoreConnection, where: str, *values: str | int | None) -> list[Task]:
-    rows = connection.execute(f"SELECT id, {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
-    return [Task(*_decode_task(row)) for row in rows]
+    rows: Iterable[Any] = connection.execute(f"SELECT {_COLUMNS} FROM tasks {where}", values)  # noqa: S608
+    return [_decode_task(*row) for row in rows]
 
 
-def _decode_task(row: Sequence[Any]) -> list[Any]:
-    """Put a row into the order of a Task's fields."""
-    tools, needs, taint = (json.loads(row[place]) for place in (7, 9, 25))
-    return [
-        *(*row[:4], TaskUsage(*row[4:7]), None if tools is None else frozenset(tools), row[8], tuple(needs)),
-        *(*row[10:17], TaskUsage(*row[17:20]), row[20], row[21], bool(row[22]), row[23], row[24], tuple(taint)),
-        *row[26:],
-    ]
+def _decode_task(number: int, *row: Any) -> Task:
+    values: dict[str, Any] = dict(zip(_FIELDS, row[6:], strict=True))
+    tools, *lists = (json.loads(values[name]) for name in ("tools", "needs", "taint"))
+    values |= dict(zip(("needs", "taint"), map(tuple, lists), strict=True)) | {"heard": bool(values["heard"])}
+    values["tools"] = None if tools is None else frozenset(tools)
+    return Task(number=number, limits=TaskUsage(*row[:3]), used=TaskUsage(*row[3:6]), **values)
 
 
 # What a sub-agent has said and heard so far, in `state.db`, so that another process can go on with its task.
@@ -219,8 +209,7 @@ class Tasks(Table):
             flow = _join_workflow(connection, given) or first
             given = [task._replace(flow=flow, asked=now) for task in given]
             for task in given:
-                values = (task.number, *_encode_task(task))
-                connection.execute(f"INSERT INTO tasks (id, {_COLUMNS}) VALUES (?, {_PLACEHOLDERS})", values)  # noqa: S608
+                insert(connection, "tasks", id=task.number, **_encode_task(task))
             self._settle(connection, flow, now)
             return given
 
