@@ -115,7 +115,7 @@ class FrameReader:
         return hits
 
     def _read_at(self, slot: SentenceSlot, i: int) -> list[SlotReading]:
-        if not (read := self._reader.read(slot, self._s, i)):
+        if not (read := self._reader.read(slot, self._s, i)) or (slot.kind == "term" and self._is_one_of_two(i)):
             return []
         parted = slot.after and slot.kind in {"name", "time"}
         if parted and not self._reader.follows(slot, self._s, i, whole=slot.kind == "name"):
@@ -145,7 +145,7 @@ class FrameReader:
                 {hit[1] for table in tables if (hit := s.longest(table, i)) and self._may_end(table, hit[1])},
                 reverse=True,
             )
-            if not self._is_hour(i) and not s.longest(self._per, i)
+            if not self._is_hour(i) and not s.longest(self._per, i) and not self._is_one_of_two(i)
             else []
             for i in range(self._end)
         ]
@@ -162,6 +162,11 @@ class FrameReader:
         if not hit or hit[1] >= self._end or self._s.longest(words["measures"], hit[1] + 1):  # "auf zwanzig Prozent"
             return False
         return isinstance(words["numbers"].get(self._s.words[hit[1]]), int)  # articles are fractions: "the next hour"
+
+    def _is_one_of_two(self, i: int) -> bool:
+        """Whether an "it" stands there that is meant beside what follows an "and": "turn it off and the lamp, too"."""
+        hit, words = self._s.longest(self._book.words["it"], i), self._book.words
+        return hit is not None and hit[1] < self._end and self._s.longest(words["splits"], hit[1]) is not None
 
     @property
     def span(self) -> tuple[int, int]:

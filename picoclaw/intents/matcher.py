@@ -1044,7 +1044,9 @@ class IntentMatcher:
         for i in range(len(s.words)):
             if (hit := s.longest(self.words["it"], i)) and hit[1] not in s.counts:  # "Lüfter aus, die drei"
                 tail = s.text(hit[1], len(s.words)) if hit[1] < len(s.words) else ""
-                return f"{s.text(0, i) if i else ''} {name.strip(' .!')} {tail}"
+                is_parted = i == 0 or s.starts[i] > s.starts[i - 1]  # "apágalo" is one
+                head = s.text(0, i) if i and is_parted else " ".join(s.words[:i])
+                return f"{head} {name.strip(' .!?')} {tail}"
         return ""
 
     def choose_refusal(self, text: str) -> str:

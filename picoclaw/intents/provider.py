@@ -62,7 +62,7 @@ _NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILI
 """A note in what a search of them has found."""
 _AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
 """What of a row is another one a minute later, and what parts its number from it."""
-_SETS = frozenset({"set", "add", "move", "snooze", "update"})
+_SETS = frozenset({"set", "add", "move", "snooze", "update", "change"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NAME_WORD = pattern(r"[^\W\d_]+")
@@ -189,12 +189,19 @@ class IntentProvider:
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
-        wishes = [(said, self._tell_what_stays(match, last)) for said, match in wishes]
+        wishes = [(said, self._tell_what_stays(said, match, last)) for said, match in wishes]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
-    def _tell_what_stays(self, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
-        """The same; a "never mind" behind an order that switched something on is told that this does not end it."""
-        if not match or match.intent not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
+    def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
+        """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
+        wednesday" that was not understood, that nothing was changed.
+        """
+        if last.arguments.get("action") not in _SETS:
+            return match
+        declined = match.intent if match else self._matcher.choose_refusal(said)
+        if declined == "not_done" and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
+            return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
+        if not match or declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
             return match
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
@@ -228,7 +235,7 @@ class IntentProvider:
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
-        matcher, asked = self._matcher, len(messages) - 1
+        matcher, before, asked = self._matcher, self._matcher.said_before, len(messages) - 1
         while asked > 0 and not messages[asked].calls:
             asked -= 1
         while asked > 0 and messages[asked].role != "user":
@@ -237,7 +244,7 @@ class IntentProvider:
         if asked < len(messages) - 1 and messages[asked].role == "user":
             found = self._understood(messages[: asked + 1], offered)
             said = next((match.said for _, match in found if match), {})
-        self._matcher = matcher
+        self._matcher, matcher.said_before = matcher, before
         return {**said, "_before": _find_level_before(messages)}
 
     def _name(self, match: IntentMatch) -> IntentMatch:

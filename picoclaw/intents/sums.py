@@ -72,7 +72,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     tokens, is_whole = _read_tokens(s, words)
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
     is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
-    asks = is_whole or is_sum or bool(_ASKS.search(text))
+    asks = is_whole or is_sum or bool(_ASKS.search(text)) or s.longest(words["questions"], 0) is not None
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
@@ -205,6 +205,8 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
         return Sum(f"{begin} to {end} is {format_duration((other - one) % 1440 * 60.0, exact=True)}.")
+    if shape == "nn" and "each" in ops and ops <= {"each", "ask", "in"}:
+        return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
         value = int(one) ** int(other) if one == int(one) else one**other
         return Sum(f"{one:g} to the power of {other:g} = {value}", float(value))

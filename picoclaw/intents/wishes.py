@@ -551,8 +551,10 @@ class WishMatcher(IntentMatcher):
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
         told = not self.words["reported"].keys().isdisjoint(s.words[end:])  # "fan off, says my wife": no second output
-        for begin in range(0 if told else min(end, most), 0, -1):
-            match = self.match(f"{s.text(0, begin)} {tail}", offered)
+        said = [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
+        said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
+        for text in () if told else said:
+            match = self.match(text, offered)
             alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
             if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
                 return match
