@@ -280,7 +280,7 @@ class IntentProvider:
             return {name: replace_name(name, value) for name, value in table.items()}
 
         arguments = replace(match.arguments)
-        if is_planned:
+        if is_planned and "message" in arguments:  # which a plan lacks that asks for what it is of
             tool, _, call = arguments["message"].partition(" ")
             arguments["message"] = f"{tool} {json.dumps(replace(json.loads(call)))}" if call else tool
         if "notify" in arguments:  # made of the names that the tools have for quantities
