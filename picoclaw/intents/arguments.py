@@ -202,7 +202,7 @@ class Draft:
         return Draft(self.book, self.reader, self.book.intents[intent], self.s, found).make()
 
     def holds(self, *slots: str) -> bool:
-        return any(self.s.holds(self.book.slot(name).values) for name in slots)
+        return any(self.s.holds(self.book.values(name)) for name in slots)
 
     @property
     def unknown(self) -> IntentMatch:
@@ -462,12 +462,12 @@ def _set_level(draft: Draft) -> IntentMatch | None:
 
 def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
     """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
-    by, lowers, raises = (book.slot(name).values for name in ("by_word", "lower_verb", "raise_verb"))
+    by, lowers, raises = (book.values(name) for name in ("by_word", "lower_verb", "raise_verb"))
     ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
     numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in book.slot("level").after]
     if str(found["level"]) not in numbers:
         return 0
-    step = str(found.get("_step") or next(iter(s.list_values(book.slot("step").values)), ""))
+    step = str(found.get("_step") or next(iter(s.list_values(book.values("step"))), ""))
     return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
 
 
@@ -616,7 +616,7 @@ is said or done instead."""
 def find_named(book: Grammar, intent: Intent, s: Sentence, found: SlotValues) -> SlotValues:
     """The one sensor, output or part of the board that a question names, where nothing of it was read as that."""
     if intent.tool == "board_status" and not intent.arguments and "_part" not in found:
-        parts = {*s.list_values(book.slot("part_of_board").values)}
+        parts = {*s.list_values(book.values("part_of_board"))}
         return {"_part": parts.pop()} if len(parts) == 1 else {}
     series = dict.fromkeys(READS, ("sensor", "sensor")) | {"output_history": ("output", "name")}
     kind, name = series.get(intent.tool, ("", ""))

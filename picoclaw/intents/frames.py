@@ -197,12 +197,12 @@ class FrameReader:
     @cached_property
     def _per(self) -> Mapping[str, object]:
         """What asks for a figure of each day, which nothing here answers."""
-        return self._book.slot("per_word").values
+        return self._book.values("per_word")
 
     @cached_property
     def _days(self) -> dict[str, object]:
         """What names a day: "yesterday at 3" is not "at 3"."""
-        past = (self._book.slot(name).values for name in ("past", "earlier"))
+        past = (self._book.values(name) for name in ("past", "earlier"))
         return {
             phrase: True
             for table in (*past, self._book.words["days"], self._book.words["calendar"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from picoclaw import __version__
 from picoclaw.files import read_file, write_atomic
@@ -21,6 +21,9 @@ Branches = Sequence[Sequence[Any]]
 GrammarData = Mapping[str, Any]
 GrammarTables = list[bytes]
 """A compiled grammar, as picoclaw.intents.compiler makes it: a head and parts that are read when they are needed."""
+
+
+_NO_PHRASES: Mapping[str, str] = {}
 
 
 class TemplateEdges:
@@ -221,6 +224,10 @@ class Grammar:
             self._slots[name] = slot
         return slot
 
+    def values(self, name: str) -> Mapping[str, str]:
+        """What the phrases of a slot mean; none where a grammar has no such slot."""
+        return self.slot(name).values if name in self._slots else _NO_PHRASES
+
     def slots(self, intent: Intent) -> Iterator[SentenceSlot]:
         return map(self.slot, intent.slots)
 
@@ -298,9 +305,14 @@ NEEDS_CLOCK = "?"
 """What is missing of a match that ends at a time of day, for who knows what time it is."""
 
 
-def is_complete(match: IntentMatch | None) -> bool:
+def is_complete(match: IntentMatch | None) -> TypeGuard[IntentMatch]:
     """Whether a call can be made of it."""
     return match is not None and bool(match.tool) and not match.missing
+
+
+def is_whole(match: IntentMatch | None) -> TypeGuard[IntentMatch]:
+    """Whether a call can be made of it, by all that the sentence says."""
+    return is_complete(match) and match.route in WHOLE_ROUTES
 
 
 def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> IntentMatch:

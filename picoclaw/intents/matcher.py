@@ -33,6 +33,7 @@ from picoclaw.intents.grammar import (
     TemplateEdges,
     fill_fields,
     is_complete,
+    is_whole,
     make_match,
 )
 from picoclaw.intents.sentence import (
@@ -264,7 +265,7 @@ class IntentMatcher:
         if names != self._names[0]:
             self._shares.clear()
             phrases: dict[str, tuple[str, str]] = {}
-            places = self._book.slot("sensor").values
+            places = self._book.values("sensor")
             for name, kind in names.items():
                 said = {fold_name(name), fold_name(name).replace("_", " ").replace("-", " ")}
                 said.update(word for word, meant in self.words["names"].items() if name in meant.split())
@@ -298,7 +299,7 @@ class IntentMatcher:
         s.last, s.said_before = last, self.said_before
         if not s.words:
             return None
-        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self._book.words["polite"], i))}
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
         begins, ends = self._core(s, polite)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found and found.tool == "memory_search" and not found.arguments:
@@ -322,10 +323,10 @@ class IntentMatcher:
         """What a sentence means by its words, before the classifier is asked."""
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
         fits = self._fits(s, walk, begins, offered)
-        for i in begins if not self._after(s, self._book.words["negations"], begins[-1]) else begins[-1:]:
+        for i in begins if not self._after(s, self.words["negations"], begins[-1]) else begins[-1:]:
             wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
             fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
-        negated = s.words[-1] in self._book.words["negates_last"]
+        negated = s.words[-1] in self.words["negates_last"]
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
@@ -335,7 +336,7 @@ class IntentMatcher:
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
         if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
-            questions = [i for i in later if self._after(s, self._book.words["questions"], i)]
+            questions = [i for i in later if self._after(s, self.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
         is_stop = best is not None and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values())
@@ -358,21 +359,21 @@ class IntentMatcher:
         if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
-        if (asked and asked.score == 1.0) or s.holds(self._book.words["negations"]):
+        if (asked and asked.score == 1.0) or s.holds(self.words["negations"]):
             return asked or best
         return asked if asked and best and best.route == "unknown" else best or asked
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
-        is_bare = match.tool in READS and "than_word" in self._book.slot_names
+        is_bare = match.tool in READS
         marks = ("than_word", "when_word")[: 1 + (len(s.topic.get("_whens", ())) > 1)]  # "which day was drier?"
-        compares = is_bare and any(s.holds(self._book.slot(name).values) for name in marks)
+        compares = is_bare and any(s.holds(self._book.values(name)) for name in marks)
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
         is_bare = is_bare and (
             compares
             or "chart" in match.arguments
             or "chart" in s.last.arguments
-            or s.holds(self._book.slot("both_word").values)
+            or s.holds(self._book.values("both_word"))
             or s.longest(self.words["splits"], 0) is not None
             or (len(s.words) <= MAX_CONTINUED_WORDS and "it" in s.words and bool(s.last.arguments.get("sensor")))
         )
@@ -472,7 +473,7 @@ class IntentMatcher:
                 verbs.isdisjoint(s.words) or s.holds(self.words["past"])
             )
             is_told = topic[:6] == "output" and (is_told or (":" in s.raw and s.holds(self.words["past"])))
-            keeps = topic == "memory_forget" and s.holds(self._book.slot("keep_word").values)
+            keeps = topic == "memory_forget" and s.holds(self._book.values("keep_word"))
             if offered is None or is_condition or is_told or keeps or talk > MAX_TALK_SHARE * share or not is_order:
                 return None
             return self._propose(topic, self.topics.proposed[topic].split(), s, begin, end, offered)
@@ -529,7 +530,7 @@ class IntentMatcher:
 
     def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the place in a match is none that is declared here: "du sol sur sept jours"."""
-        places = {*self._book.slot("sensor").values, *(name for _, name in s.names.values()), "cpu"}
+        places = {*self._book.values("sensor"), *(name for _, name in s.names.values()), "cpu"}
         is_other = "_other" in match.said and match.said["_other"] not in {name for _, name in s.names.values()}
         return is_other or not places.issuperset(str(match.arguments.get("sensor", "cpu")).split())
 
@@ -553,10 +554,8 @@ class IntentMatcher:
                 text, left = self._fill(sentence, s, begin, end)
                 match = self._match_plain(text, offered) if text else None
                 if (
-                    match
+                    is_whole(match)
                     and match.score == 1.0
-                    and is_complete(match)
-                    and match.route in WHOLE_ROUTES
                     and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
                     and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
@@ -633,7 +632,7 @@ class IntentMatcher:
                 return "", left
             told[name] = word_value(slot, value) or s.text(-start, size - start)
             left = [i for i in left if not -start <= i < size - start]
-        if "off_said" in names and any(s.longest(self._book.slot("on_word").values, i) for i in left):
+        if "off_said" in names and any(s.longest(self._book.values("on_word"), i) for i in left):
             return "", left  # "light on every day at 6, off at 9" orders both
         text = fill_fields(sentence, told)
         filled = Sentence(_TWICE.sub(r"\1", text), self.words)
@@ -656,7 +655,7 @@ class IntentMatcher:
             near = s.words[i : i + 2 * MAX_SHORT_WORDS]
             count = self.times.count_part(near) if i not in found else 0
             is_of_output = found and near[0] in self.words["on"]  # "mondays, lamp on at six"
-            if not count and found[-1:] == [i - 1] and near[0] in self._book.slot("and_word").values:
+            if not count and found[-1:] == [i - 1] and near[0] in self._book.values("and_word"):
                 count = int(self.times.count_part(near[1:]) > 0)  # "mondays, wednesdays and fridays"
             if count and not (is_of_output and self.times.count_part(near[1:]) == count - 1):
                 found += range(i, i + count)
@@ -684,12 +683,12 @@ class IntentMatcher:
         """Whether a word changes what a sentence orders, so that it cannot be passed over where `filled` is proposed."""
         word = s.words[i]
         for names in _SAYING_SLOTS:
-            slots = [self._book.slot(name) for name in names if name in self._book.slot_names]
+            slots = [self._book.slot(name) for name in names]
             if any(True for slot in slots for _ in self._reader.read(slot, s, i)):
                 places = range(len(filled.words)) if names is not _SAYING_SLOTS[-1] else ()
                 return not any(True for slot in slots for n in places for _ in self._reader.read(slot, filled, n))
         hit = s.longest(s.names, i)
-        is_condition = filled.holds(self._book.slot("if_word").values)
+        is_condition = filled.holds(self._book.values("if_word"))
         if hit and (hit[0][0] == "output" or is_condition):
             named = (filled.longest(s.names, n) for n in range(len(filled.words)))
             return not any(one and one[0] == hit[0] for one in named)  # unless it says the same again
@@ -699,13 +698,13 @@ class IntentMatcher:
     def _is_measured(self, s: Sentence) -> bool:
         """Whether what is not measured elsewhere is the name of a sensor here: the level of a tank."""
         hits = [hit[0] if (hit := s.longest(s.names, i)) else ("", "") for i in range(len(s.words))]
-        others = self._book.slot("unmeasured_word").values
+        others = self._book.values("unmeasured_word")
         strange = any(s.longest(others, i) for i, hit in enumerate(hits) if hit[0] != "sensor")
         return not strange and any(kind == "sensor" and name in self.words["usual"] for kind, name in hits)
 
     def _asks_of_soil(self, s: Sentence) -> bool:
         """Whether a sentence names the soil, which the air of a place says nothing of, and no sensor here has that name."""
-        soil = self._book.slot("soil_word").values
+        soil = self._book.values("soil_word")
         return any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
 
     def _match_question(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
@@ -755,7 +754,7 @@ class IntentMatcher:
             readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), moves))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
-        waits = all(s.holds(self._book.slot(name).values) for name in ("tell_word", "if_word"))  # for what is not yet
+        waits = all(s.holds(self._book.values(name)) for name in ("tell_word", "if_word"))  # for what is not yet
         fits = [
             fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after or fit.intent.acts)))
             for reader, open_frames in readers
@@ -793,7 +792,7 @@ class IntentMatcher:
             return self._mood(s, begin, len(s.words)) != "tells"
         asks = s.holds(words["requests"])
         # "quand il fait ..., allume"
-        is_condition = "?" not in s.raw and any(s.longest(self._book.slot("if_word").values, at) for at in begins)
+        is_condition = "?" not in s.raw and any(s.longest(self._book.values("if_word"), at) for at in begins)
         if not (is_condition or self._is_wish(s, begin)) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw
@@ -805,7 +804,7 @@ class IntentMatcher:
         """
         begin = self._skip_no(s)
         if ends:
-            tables = [self._book.slot(name).values for name in ends if name in self._book.slot_names]
+            tables = [self._book.values(name) for name in ends]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
         for name in (
@@ -814,7 +813,7 @@ class IntentMatcher:
             "wrong_one",
             "skip_word",
         ):  # "forget it" is an order where it is one as a whole
-            if name in self._book.slot_names and (end_of := self._after(s, self._book.slot(name).values, begin)):
+            if end_of := self._after(s, self._book.values(name), begin):
                 begin = end_of
                 break
         polite = self.words["polite"]  # "if it is no trouble" is none
@@ -827,7 +826,7 @@ class IntentMatcher:
 
     def _ends_output(self, s: Sentence, i: int) -> bool:
         """Whether a verb at word `i` ends an output that is named behind it: "at ten stop the fan" negates nothing."""
-        then = self._after(s, self._book.slot("off_verb").values, i) if "off_verb" in self._book.slot_names else 0
+        then = self._after(s, self._book.values("off_verb"), i)
         then += 0 < then < len(s.words) and s.words[then] in self.words["ignore"]
         return then > 0 and (s.longest(s.names, then) or (("",), 0))[0][0] == "output"
 
@@ -850,10 +849,13 @@ class IntentMatcher:
             return 0  # "no thank you, please do not ..."
         return end if is_apart else 0
 
+    def moves(self, match: IntentMatch | None) -> bool:
+        """Whether a match acts or adds, or is to be taken where nothing else fits."""
+        return match is not None and self.intents[match.intent].kind != ""
+
     def _moves_with_text(self, match: IntentMatch) -> bool:
         """Whether a match acts or adds by free text, which a further wish may be part of."""
-        intent = self.intents[match.intent]
-        return intent.kind != "" and self._has_text_slot(intent)
+        return self.moves(match) and self._has_text_slot(self.intents[match.intent])
 
     def find_topic(self, text: str) -> str:
         """What a text is about, '' where that is not sure."""
@@ -873,7 +875,7 @@ class IntentMatcher:
 
     def _says_if(self, s: Sentence) -> bool:
         """Whether an "if" stands in a sentence: "s'il vous plaît" is none."""
-        ifs, polite = self._book.slot("if_word").values, self.words["polite"]
+        ifs, polite = self._book.values("if_word"), self.words["polite"]
         return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(len(s.words)))
 
     def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
@@ -952,7 +954,7 @@ class IntentMatcher:
         wanted = self.match(request)
         is_vague = wanted is not None and wanted.route == "frame" and wanted.score < SURE_WORDS  # "take out the trash"
         is_vague |= wanted is not None and wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS  # "fan"
-        if wanted is None or is_vague or not is_complete(wanted) or self.intents[wanted.intent].kind:
+        if wanted is None or is_vague or not is_complete(wanted) or self.moves(wanted):
             return None
         at = arguments.get("at", "")
         if wanted.tool == "output_history" and (at or "at " in str(wanted.arguments.get("when", ""))):
@@ -978,11 +980,11 @@ class IntentMatcher:
 
     @cached_property
     def _reminders(self) -> Mapping[str, Any]:
-        return self._book.slot("reminder_word").values
+        return self._book.values("reminder_word")
 
     @cached_property
     def _reminding(self) -> Mapping[str, Any]:
-        return {**self._book.slot("remind_verb").values, **self._reminders}
+        return {**self._book.values("remind_verb"), **self._reminders}
 
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
@@ -990,11 +992,11 @@ class IntentMatcher:
             Sentence(text, self.words),
             {word for name in _SAYING_NOTHING for word in self.words[name]},
         )
-        beyond = s.longest(self._book.slot("beyond").values, 0)
+        beyond = s.longest(self._book.values("beyond"), 0)
         limit = self._book.slot("value")
         if beyond and any(True for _ in self._reader.read(limit, s, beyond[1])):
             return True
-        return all(word[0].isdigit() or word in empty or word in self._book.slot("instead").values for word in s.words)
+        return all(word[0].isdigit() or word in empty or word in self._book.values("instead") for word in s.words)
 
     def _is_meant(self, text: str) -> bool:
         """Whether a text that is to be written stands for something else: "the current temperature", "the same"."""
@@ -1002,13 +1004,13 @@ class IntentMatcher:
         if any(" ".join(words[i:]) in self.words["it"] for i in range(len(words))):
             return True
         wanted = self.match(text) if words else None
-        return wanted is not None and bool(wanted.tool) and not wanted.missing and not self.intents[wanted.intent].kind
+        return is_complete(wanted) and not self.moves(wanted)
 
     def _starting(self, s: Sentence, i: int, kind: str) -> Iterator[Template]:
         """The templates of a kind that may begin at word `i`; those that add something do not with a slot at a "do not"."""
         word = s.words[i]
         words = (word, "@" + self._vocabulary[word])
-        bare = kind != "adds" or not self._after(s, self._book.words["negations"], i)
+        bare = kind != "adds" or not self._after(s, self.words["negations"], i)
         return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
     def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
@@ -1031,12 +1033,12 @@ class IntentMatcher:
         return hit[1] if hit else 0
 
     def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
-        tails = self._book.words["tail"]
+        tails = self.words["tail"]
         return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
 
     def _begins_past(self, s: Sentence, begin: int) -> bool:
         """Whether a question begins with what asks for the past."""
-        return "past_verb" in self._book.slot_names and bool(s.longest(self._book.slot("past_verb").values, begin))
+        return s.longest(self._book.values("past_verb"), begin) is not None
 
     def put_for_it(self, text: str, name: str) -> str:
         """A text with a name in the place of its "it", '' where it has none."""

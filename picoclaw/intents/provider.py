@@ -25,12 +25,12 @@ from picoclaw.intents.conversation import (
 )
 from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
-    WHOLE_ROUTES,
     Grammar,
     IntentMatch,
     fill_fields,
     find_language,
     is_complete,
+    is_whole,
 )
 from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.sentence import NO_CALL, fold_name
@@ -493,8 +493,8 @@ class IntentProvider:
         if not failed and reply not in questions:
             return []
         own = self._matcher.match(text, offered)
-        if is_complete(own) and own and own.route in WHOLE_ROUTES:
-            is_name = not self._matcher.intents[own.intent].kind and len(text.split()) <= _MAX_NAME_WORDS
+        if is_whole(own):
+            is_name = not self._matcher.moves(own) and len(text.split()) <= _MAX_NAME_WORDS
             if not is_name:
                 return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
@@ -524,7 +524,7 @@ class IntentProvider:
         call, topic = ToolCall("", match.tool, match.arguments), Topic(job=[0])
         topic |= {name: [value] for name, value in match.arguments.items()}
         changes = [one for _, one in self._matcher.match_all(text, offered, topic, call)]
-        if len(changes) != 1 or not (change := changes[0]) or not is_complete(change) or change.tool != match.tool:
+        if len(changes) != 1 or not is_complete(change := changes[0]) or change.tool != match.tool:
             return []
         if change.intent in {"rule_relimit", "rule_also"}:
             return [*done[: change.intent == "rule_also"], (text, change)]
@@ -564,7 +564,7 @@ class IntentProvider:
         found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
         match = found[0][1] if len(found) == 1 else None
         ends = ENDS - {"disable"}  # what is to be paused is wanted
-        if match is None or not is_complete(match) or match.arguments.get("action") not in ends:
+        if not is_complete(match) or match.arguments.get("action") not in ends:
             return False
         return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
 
@@ -641,7 +641,7 @@ class IntentProvider:
             for _, match in wishes
             if match and match.tool in offered and (not match.missing or self.is_shown_first(match))
         ]
-        moves = any(self._matcher.intents[match.intent].kind for match in ready)
+        moves = any(map(self._matcher.moves, ready))
         if ready and (len(ready) == len(wishes) or not moves):
             for number, match in enumerate(ready):
                 part = f"-{number}" if number else ""

@@ -259,7 +259,7 @@ class QuestionReader:
 
     def _read_state(self, s: Sentence, size: int) -> dict[str, Any]:
         """What the last question was about, where this one goes on with it."""
-        goes_on = size <= _MAX_SHORT_WORDS or s.holds(self._book.slot("reference_word").values)
+        goes_on = size <= _MAX_SHORT_WORDS or s.holds(self._book.values("reference_word"))
         if s.last.name not in _READS or not goes_on:
             return {}
         given, said = s.last.arguments, s.said_before()
@@ -326,7 +326,7 @@ class QuestionReader:
             sensors = [str(one) for one in s.topic.get("sensor", ())]
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
-        begins_now = s.longest(self._book.slot("now_word").values, 0) and not s.asks
+        begins_now = s.longest(self._book.values("now_word"), 0) and not s.asks
         if before.get("chart") and begins_now and parts.has("noun", "quantity"):
             parts.values.pop("now_word", None)  # "now the pressure": the next chart
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
@@ -414,7 +414,7 @@ class QuestionReader:
             for one in parts.values.get(part, ())
         }
         if len(said) > 1:  # "the readings of", and in English "the current voltage"
-            said -= {"", *self._book.slot("now_word").values}
+            said -= {"", *self._book.values("now_word")}
         if said:
             return said.pop() if len(said) == 1 else None
         if before and not before.get("quantity"):

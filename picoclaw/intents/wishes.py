@@ -8,7 +8,15 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.intents.grammar import EXACT_SCORE, WHOLE_ROUTES, IntentMatch, fill_fields, is_complete, make_match
+from picoclaw.intents.grammar import (
+    EXACT_SCORE,
+    WHOLE_ROUTES,
+    IntentMatch,
+    fill_fields,
+    is_complete,
+    is_whole,
+    make_match,
+)
 from picoclaw.intents.matcher import (
     MAX_BARE_WORDS,
     MAX_CLASSIFIED,
@@ -70,7 +78,7 @@ class WishMatcher(IntentMatcher):
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
         day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
         is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
-        if match is None or not (repeats or is_reminder) or not is_complete(match) or match.route not in WHOLE_ROUTES:
+        if not is_whole(match) or not (repeats or is_reminder):
             return None
         message = str(match.arguments.get("message", ""))
         is_later = text.find(message) < s.starts[when[-1]]
@@ -89,7 +97,7 @@ class WishMatcher(IntentMatcher):
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
-            is_sure = is_complete(parts[0][1]) and parts[0][1] is not None and parts[0][1].score == 1.0
+            is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0
             if not is_sure and (again := self._match_joined(text, offered)):
                 parts = [(text, again)]
         told: list[tuple[str, IntentMatch | None]] = []
@@ -106,7 +114,7 @@ class WishMatcher(IntentMatcher):
             is_name = self._is_name(rest) and not is_complete(self.match(text, offered, topic, last))
             tells = is_name or (last.name and self._gives_reason(rest, is_told=True))
             match = self.match(text[: comma.start()], offered, topic, last) if tells else None
-            if not match or not is_complete(match) or match.score < 1.0 or match.route not in WHOLE_ROUTES:
+            if not is_whole(match) or match.score < 1.0:
                 continue
             intent = self.intents[match.intent]
             if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
@@ -124,12 +132,12 @@ class WishMatcher(IntentMatcher):
         if len(self.list_outputs(named)) != 2:
             named, rest = rest, named
         names, s = Sentence(named, self.words), Sentence(rest, self.words)
-        both = next((i for i in range(len(s.words)) if s.longest(self._book.slot("both_word").values, i)), -1)
+        both = next((i for i in range(len(s.words)) if s.longest(self._book.values("both_word"), i)), -1)
         acts = any(stem_word(word) in self._acts for word in names.words)
         asks = "?" in text or self._after(s, self.words["questions"], 0) > 0
         if both < 0 or acts or asks or len(self.list_outputs(named)) != 2 or self.list_outputs(rest):
             return text
-        _, end = s.longest(self._book.slot("both_word").values, both) or ("", both)
+        _, end = s.longest(self._book.values("both_word"), both) or ("", both)
         tail = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, both) if both else ''} {named.strip()} {tail}".strip()
 
@@ -159,7 +167,7 @@ class WishMatcher(IntentMatcher):
         whole = self.match(text, offered, topic, last)
         if whole and self.list_parts(whole):
             return [(text, whole)]
-        if whole and whole.tool == "cron" and self._read(text).holds(self._book.slot("now_word").values):
+        if whole and whole.tool == "cron" and self._read(text).holds(self._book.values("now_word")):
             parts = self._split(text, offered, topic, last)
             if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
                 return parts  # "for 3 minutes now and again at 7"
@@ -172,7 +180,7 @@ class WishMatcher(IntentMatcher):
             if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
             second = parts[1][1] if len(parts) > 1 else None
-            if second and self.intents[second.intent].kind and second.intent != whole.intent:
+            if second and self.moves(second) and second.intent != whole.intent:
                 return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
         twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
         if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
@@ -182,20 +190,20 @@ class WishMatcher(IntentMatcher):
             parts = self._split(text, offered, topic, last)
             if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
                 return parts
-            told = last.name == "output" != whole.tool and not self.intents[whole.intent].kind  # "off, it's loud"
+            told = last.name == "output" != whole.tool and not self.moves(whole)  # "off, it's loud"
             return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
                 parts = self._split(text, offered, topic, last)
-                done = [match for _, match in parts if is_complete(match) and match]
+                done = [match for _, match in parts if is_complete(match)]
                 rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
                 if done and len(done) == len(parts) and rules < 2:
                     return parts
                 if len(parts) == 1 and (unclear := parts[0][1]) and unclear.route == "unclear":
                     return parts
                 alone = self._match_sentences(text, offered, topic, last)
-                orders = [one for one in alone if one[1] and self.intents[one[1].intent].kind]
+                orders = [one for one in alone if self.moves(one[1])]
                 return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
                 is_aside = last.name == "output" and whole.tool != "output" and intent.kind == ""
@@ -229,21 +237,21 @@ class WishMatcher(IntentMatcher):
         s = self._read(", ".join(told))
         named = {name for kind, name in s.list_values(self._find_names()) if kind == "output"}
         asks = any("?" in part for part in parts) or self._says_if(s) or self._after(s, self.words["questions"], 0) > 0
-        others = [self._book.slot(name).values for name in ("rule_word", "reminder_word")]
+        others = [self._book.values(name) for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
         asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
         if len(named) != 1 or self.list_outputs(order) or asks:
             return []
         name = named.pop()
         match = self.match(self.put_for_it(order, name), offered)
-        is_clear = is_complete(match) and match is not None and match.tool == "output" and match.route in WHOLE_ROUTES
-        is_it = match is not None and match.arguments.get("name") == name  # "tick it off" ends no pump
-        return [(order, match)] if is_clear and is_it and match and self.intents[match.intent].acts else []
+        if not is_whole(match) or match.tool != "output" or not self.intents[match.intent].acts:
+            return []
+        return [(order, match)] if match.arguments.get("name") == name else []  # "tick it off" ends no pump
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
         s = Sentence(text[:MAX_CHARS], self.words)
-        tables = [self._book.slot(name).values for name in ("because_word", "aside_word")]
+        tables = [self._book.values(name) for name in ("because_word", "aside_word")]
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
             is_bound = is_bound or any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"]))
@@ -258,7 +266,7 @@ class WishMatcher(IntentMatcher):
             return []
         found = [self.match(part, offered, topic, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
-        if (first := found[0]) and is_complete(first) and first.route in WHOLE_ROUTES:
+        if is_whole(first := found[0]):
             intent, action = self.intents[first.intent], first.arguments.get("action")
             if self._can_be_undone(first) or (last.name and ((intent.after and intent.kind) or action in ENDS)):
                 told[0] = False
@@ -266,8 +274,7 @@ class WishMatcher(IntentMatcher):
         if told.count(False) != 1:
             return []
         part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
-        is_limit = match is not None and "_beyond" in match.said and "?" not in part  # "a warning then, 14 and above"
-        if match is None or not is_complete(match) or match.route not in WHOLE_ROUTES or is_limit:
+        if not is_whole(match) or ("_beyond" in match.said and "?" not in part):  # "a warning then, 14 and above"
             return []
         intent = self.intents[match.intent]
         if is_aside and not intent.kind and not self._is_asked(part):
@@ -290,12 +297,12 @@ class WishMatcher(IntentMatcher):
 
     def _can_be_undone(self, match: IntentMatch) -> bool:
         """Whether a match is an order that can be taken back, or a rule, which waits for a yes."""
-        return self.intents[match.intent].kind != "" and match.tool in {"output", "cron", "rule"}
+        return self.moves(match) and match.tool in {"output", "cron", "rule"}
 
     def _is_asked(self, text: str) -> bool:
         """Whether a text begins as a question, or as a wish to be told something."""
         s = Sentence(text, self.words)
-        begin = self._after(s, self._book.slot("because_word").values, 0)
+        begin = self._after(s, self._book.values("because_word"), 0)
         return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
 
     def _is_no(self, text: str) -> bool:
@@ -305,7 +312,7 @@ class WishMatcher(IntentMatcher):
 
     def _after_because(self, s: Sentence) -> int:
         """Where a "because" ends that a sentence begins with, or what says that something is so already; 0 for none."""
-        return max(self._after(s, self._book.slot(name).values, 0) for name in ("because_word", "reason_word"))
+        return max(self._after(s, self._book.values(name), 0) for name in ("because_word", "reason_word"))
 
     def _read_behind_no(self, text: str) -> Sentence:
         """A sentence without the "no wait" that it begins with: "no wait it is wet already"."""
@@ -322,8 +329,8 @@ class WishMatcher(IntentMatcher):
         begin = min(because, len(s.words) - 1)
         near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
         is_told = self._mood(s, begin, len(s.words)) == "tells"
-        is_told |= because > self._after(s, self._book.slot("because_word").values, 0)  # "it is already wet"
-        reads = match is not None and match.tool != "" and (self.intents[match.intent].kind != "" or not is_told)
+        is_told |= because > self._after(s, self._book.values("because_word"), 0)  # "it is already wet"
+        reads = match is not None and match.tool != "" and (self.moves(match) or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
         return is_told and not reads  # "it's roasting in there"
@@ -336,9 +343,9 @@ class WishMatcher(IntentMatcher):
         s, words = self._read_behind_no(text), self.words
         begin = self._after_because(s)
         tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
-        is_wish = self._after(s, self._book.slot("own_wish").values, begin) > 0  # "I want to put the pumpkin out"
+        is_wish = self._after(s, self._book.values("own_wish"), begin) > 0  # "I want to put the pumpkin out"
         is_wish &= not (s.asks or self._says_if(s))
-        is_why = is_told and self._after(s, self._book.slot("reason_word").values, 0) > 0  # "because he closes"
+        is_why = is_told and self._after(s, self._book.values("reason_word"), 0) > 0  # "because he closes"
         if not (is_wish or self._is_statement(s)) or (is_told and (len(s.words) < 2 or not tells)):
             return False
         names = ("but_word", "drop_verb", "again_word", "every_output")
@@ -346,9 +353,9 @@ class WishMatcher(IntentMatcher):
         tables += [words["splits"]] * (not is_why)
         outputs = {phrase: one for phrase, one in self._find_names().items() if one[0] == "output"}
         tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
-        tables += [*(self._book.slot(name).values for name in names)]
+        tables += [*(self._book.values(name) for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
-        words_of = (words["past"], *(self._book.slot(name).values for name in ("quantity", "running_word")))
+        words_of = (words["past"], *(self._book.values(name) for name in ("quantity", "running_word")))
         states = frozenset(chain(*words_of))  # "I called her", "it is warm", "he is closed"
         acts = (word for word in s.words[begin:] if word not in states and stem_word(word) not in states)
         orders = not (is_wish or is_why) and any(stem_word(word) in self._acts for word in acts)
@@ -356,7 +363,7 @@ class WishMatcher(IntentMatcher):
         is_own = is_told and s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
         is_article = not words["numbers"].keys().isdisjoint(s.words[begin : begin + 1])  # "ein Gewitter kommt"
         named = () if is_article else ("off_word", "on_word", "off_verb")
-        firsts = [self._book.slot(name).values for name in named]
+        firsts = [self._book.values(name) for name in named]
         firsts += [] if is_own else [words["questions"]]
         return not is_more and not any(self._after(s, table, begin) for table in firsts)
 
@@ -409,7 +416,7 @@ class WishMatcher(IntentMatcher):
                     continue  # "todo: turn off the heater": a thing of two ends
                 if timed and first.intent != timed:
                     continue
-                if i == 1 and not self.intents[first.intent].kind and s.holds(self.words["ends"]):
+                if i == 1 and not self.moves(first) and s.holds(self.words["ends"]):
                     continue  # "fan and lamp off": the first is not asked about
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
@@ -428,14 +435,14 @@ class WishMatcher(IntentMatcher):
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
                     same = same or (self.match(f"{tail}?", offered, topic, last) if self._asks(s, i) else None)
-                    rest = [(tail, same)] if same and is_complete(same) and not self.intents[same.intent].kind else []
+                    rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
                 if self._is_half_said(first, s, then, rest):
                     rest = [(tail, None)]
                 if not asks and any(
                     match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
                 ):
                     continue  # a word was passed over in one of them
-                reads = not (asks or self.intents[first.intent].kind or self._asks(s, i))
+                reads = not (asks or self.moves(first) or self._asks(s, i))
                 bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
                 sets = [one for _, one in rest if one and one.tool == "output" and one.arguments.get("action") == "set"]
                 if reads and bare and sets:
@@ -444,7 +451,7 @@ class WishMatcher(IntentMatcher):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
                 found = [first, *(match for _, match in rest)]
-                moves = not timed and not last.name and any(one and self.intents[one.intent].kind for one in found)
+                moves = not timed and not last.name and any(map(self.moves, found))
                 moves = moves and len({one.intent for one in found if one}) > 1
                 moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
                 if moves and self._count_several(text) < MIN_SEVERAL:
@@ -482,7 +489,7 @@ class WishMatcher(IntentMatcher):
         level = str(match.arguments.get("level", ""))
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
             return True  # or is it the hour?
-        if any(s.longest(self._book.slot("now_word").values, i) for i in range(begin)):
+        if any(s.longest(self._book.values("now_word"), i) for i in range(begin)):
             return first.arguments.get("name") == match.arguments.get(
                 "name"
             )  # "now and then at 8" changes nothing of now
@@ -515,7 +522,7 @@ class WishMatcher(IntentMatcher):
 
     def _is_conditional(self, s: Sentence, matches: Sequence[IntentMatch | None]) -> bool:
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
-        switches = any(match and match.tool == "output" and self.intents[match.intent].kind for match in matches)
+        switches = any(match and match.tool == "output" and self.moves(match) for match in matches)
         has_limit = not s.asks and any(match and "_beyond" in match.said for match in matches)
         return switches and (has_limit or self._says_if(s))
 
@@ -527,14 +534,14 @@ class WishMatcher(IntentMatcher):
             call = ToolCall("", first.tool, first.arguments)
             topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
             rest = self._match_all(tail, offered, topic, call)
-            reads = rest and rest[0][1] and not self.intents[rest[0][1].intent].kind
+            reads = rest and rest[0][1] and not self.moves(rest[0][1])
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
-            if all(is_complete(match) and match and match.route in WHOLE_ROUTES for _, match in rest):
+            if all(is_whole(match) for _, match in rest):
                 same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
                 devices = self._book.slot("device").before
                 is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
                 return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
-            if self._moves_with_text(first) and any(match and self.intents[match.intent].kind for _, match in rest):
+            if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
                 return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
         days = {phrase for phrase, day in self.words["days"].items() if day}
         if timed and not days.isdisjoint(s.words[:end]):
@@ -555,8 +562,7 @@ class WishMatcher(IntentMatcher):
         said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
         for text in () if told else said:
             match = self.match(text, offered)
-            alike = match is not None and match.intent == first.intent and match.route in WHOLE_ROUTES
-            if alike and is_complete(match) and match is not None and match.arguments != first.arguments:
+            if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments:
                 return match
         return None
 
