@@ -84,10 +84,10 @@ def test_the_rehearsal_has_what_is_read_in_it(rehearsed):
 
 
 def test_the_rehearsed_plug_is_loose_for_ten_seconds_after_a_minute(rehearsed):
-    part, drivers, began = rehearsed.wired()["greenhouse"], drivers_of(rehearsed), rehearsed._clock()
+    part, drivers, began = rehearsed.wired()["greenhouse"], drivers_of(rehearsed), rehearsed.wiring.clock()
     answers = []
     for seconds in (30, 59, 61, 69, 71, 90):
-        rehearsed._clock.now = began + seconds
+        rehearsed.wiring.clock.now = began + seconds
         answers.append(drivers.measure("greenhouse", part)[0].value is not None)
     assert answers == [True, True, False, False, True, True]
 

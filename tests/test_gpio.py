@@ -215,7 +215,7 @@ def rig(request, tmp_path, kernel):
         board, made = kernel({"/dev/gpiochip0": (LABEL.encode(), LINES)})
         return board, lambda offset, level: made.pull(f"{tmp_path}/root/dev/gpiochip0", offset, level)
     board = SimBoard(script=Script({}, {}, lines=LINES), state=tmp_path / "pins" if request.param == "files" else None)
-    return board, board._lines.pull
+    return board, board.pull
 
 
 def open_files():
@@ -353,7 +353,7 @@ class Clock:
 def test_a_bounce_shorter_than_the_debouncing_is_no_edge(pulls, at, edges):
     clock = Clock()
     lines = SimLines(LINES, clock=clock)
-    handle = lines.request_input(LABEL, 0, edges=True, debounce_us=5000)
+    handle = lines.line_in(LABEL, 0, edges=True, debounce_us=5000)
     for clock.ms, level in pulls:
         lines.pull(0, level)
     clock.ms = at
@@ -362,14 +362,14 @@ def test_a_bounce_shorter_than_the_debouncing_is_no_edge(pulls, at, edges):
 
 def test_edges_are_waited_for():
     lines = SimLines(LINES)
-    handle = lines.request_input(LABEL, 0, edges=True, debounce_us=500)
+    handle = lines.line_in(LABEL, 0, edges=True, debounce_us=500)
     lines.pull(0, 0)
     assert [edge.level for edge in handle.edges(1)] == [0]
 
 
 def test_edges_that_nobody_fetches_are_counted_as_lost():
     lines = SimLines(LINES)
-    handle = lines.request_input(LABEL, 0, edges=True)
+    handle = lines.line_in(LABEL, 0, edges=True)
     for n in range(door.EVENT_BUFFER_SIZE + 10):
         lines.pull(0, n % 2)
     assert len(handle.edges(0)) + handle.lost == door.EVENT_BUFFER_SIZE + 10
@@ -597,7 +597,7 @@ class Pressed(SimBoard):
     def line_in(self, chip, offset, **wanted):
         handle = super().line_in(chip, offset, **wanted)
         for level in self.pulls:
-            self._lines.pull(offset, level)
+            self.pull(offset, level)
         return handle
 
 

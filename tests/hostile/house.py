@@ -162,7 +162,7 @@ class House:
             "sent": self.peer.got,
             "lines": [line.offset for line in DEFAULT_LINES if pin(self.home, line.offset)],
             "declared": (self.home / "outputs.toml").read_bytes(),
-            "driven": [offset for offset in range(28) if self.board._lines._pins.output(offset)],
+            "driven": [offset for offset in range(28) if self.board._pins.output(offset)],
             "sensors": list(self.app.config.sensors),
             "dialled": list(self.server.seen) if self.server else [],
         }

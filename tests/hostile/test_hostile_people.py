@@ -149,7 +149,7 @@ class Household:
             "grants": SkillGrants(database).all(),
             "allowed": stores.approvals.always(),
             "tasks": stores.pulse.items(),
-            "pins": [bool(self.house.board._lines._pins.output(n)) for n in range(28)],
+            "pins": [bool(self.house.board._pins.output(n)) for n in range(28)],
             "people": database.select("SELECT value FROM marks WHERE name LIKE '%pair%' OR name LIKE '%own%'"),
             "waiting": database.select("SELECT id, state FROM approvals WHERE id = 1"),
             "conversations": database.select(

@@ -398,7 +398,7 @@ def test_a_changed_outputs_toml_is_noticed_without_a_request(home):
 def test_a_stop_button_that_is_added_is_read_before_anything_goes_on(bench):
     one = bench()
     assert one.on()["ok"]
-    one.board._lines.pull(4, 0)
+    one.board.pull(4, 0)
     (one.home / "outputs.toml").write_text(PUMP + '[stop]\nline = "GPIO4"\n')
     assert one.on()["rule"] == "stop"
     assert pin(one.home) == 0
@@ -707,16 +707,16 @@ def test_the_kernel_has_a_descriptor_for_the_date():
 @pytest.mark.parametrize(("active", "rest"), [("low", 1), ("high", 0)])
 def test_the_stop_button(bench, active, rest):
     one = bench(PUMP + f'[stop]\nline = "GPIO4"\nactive = "{active}"\n')
-    one.board._lines.pull(4, rest)
+    one.board.pull(4, rest)
     assert one.on()["ok"]
-    one.board._lines.pull(4, 1 - rest)
+    one.board.pull(4, 1 - rest)
     one.turn()
     assert pin(one.home) == 0
     assert one.on()["rule"] == "stop"
     assert one.ask(do="resume")["ok"]
     one.turn()
     assert one.on()["rule"] == "stop", "it is still pressed"
-    one.board._lines.pull(4, rest)
+    one.board.pull(4, rest)
     one.turn()
     assert one.ask(do="resume")["ok"]
     assert one.on()["ok"]
@@ -724,10 +724,10 @@ def test_the_stop_button(bench, active, rest):
 
 def test_a_short_press_counts(bench):
     one = bench(PUMP + '[stop]\nline = "GPIO4"\n')
-    one.board._lines.pull(4, 1)
+    one.board.pull(4, 1)
     assert one.on()["ok"]
-    one.board._lines.pull(4, 0)
-    one.board._lines.pull(4, 1)
+    one.board.pull(4, 0)
+    one.board.pull(4, 1)
     one.turn()
     assert pin(one.home) == 0
     assert one.on()["rule"] == "stop"

@@ -82,15 +82,6 @@ _LINE_ERRORS = {
 }
 
 
-def list_chips(root: str = "") -> list[GpioChip]:
-    """List the controllers that this user may open; a link, such as a Pi 5's `/dev/gpiochip4`, is not another one."""
-    found = []
-    for path in list_chip_paths(root):
-        with suppress(HardwareError):
-            found.append(_read_chip(path, root))
-    return found
-
-
 def list_chip_paths(root: str = "") -> list[str]:
     """List the controllers' device files, also those that this user may not open."""
     nodes = (p for p in Path(f"{root}/dev").glob("gpiochip*") if re.fullmatch(r"gpiochip\d+", p.name))
@@ -154,19 +145,6 @@ def _open_chip(path: str, root: str) -> Iterator[int]:
             os.close(file)
 
 
-def _find_chip(name: str, root: str) -> GpioChip:
-    if re.fullmatch(r"/dev/gpiochip\d+", name):
-        return _read_chip(name, root)
-    return select_chip(list_chips(root), name)
-
-
-def list_lines(chip: str, root: str = "") -> list[LineInfo]:
-    """List a controller's lines, named by path or label; each costs one ioctl."""
-    found = _find_chip(chip, root)
-    with _open_chip(found.path, root) as file:
-        return [_read_line(file, found.label, offset) for offset in range(found.lines)]
-
-
 def _read_line(file: int, label: str, offset: int) -> LineInfo:
     answer = bytearray(INFO_STRUCT.pack(b"", b"", offset, 0, 0))
     fcntl.ioctl(file, GET_INFO, answer)
@@ -179,27 +157,6 @@ def _decode_name(field: bytes) -> str:
     """Read a name, which any program may have chosen, without control characters."""
     text = field.partition(b"\0")[0].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else " " for c in text).strip()
-
-
-def request_input(
-    chip: str, offset: int, bias: Bias = "", *, edges: bool = False, debounce_us: int = 0, root: str = ""
-) -> LineHandle:
-    """See Board.line_in. Without `bias` and `edges` a line that is an output is taken as it is, and stays one."""
-    found = _find_chip(chip, root)
-    check_offset(found, offset)
-    flags = INPUT | BIAS_FLAGS[bias] | (RISING | FALLING if edges else 0)
-    attribute = (_DEBOUNCE, debounce_us) if edges and debounce_us else None
-    with _open_chip(found.path, root) as file:
-        if flags == INPUT and _read_line(file, found.label, offset).output:
-            flags = 0
-        return _request_line(file, found, offset, flags, attribute)
-
-
-def request_output(chip: str, offset: int, level: int, root: str = "") -> LineHandle:
-    found = _find_chip(chip, root)
-    check_offset(found, offset)
-    with _open_chip(found.path, root) as file:
-        return _request_line(file, found, offset, OUTPUT, (_OUTPUT_VALUES, int(bool(level))))
 
 
 def _request_line(file: int, chip: GpioChip, offset: int, flags: int, attribute: tuple[int, int] | None) -> LinuxLine:
@@ -394,18 +351,41 @@ class LinuxBoard:
         return LinuxSerial(name, settings, self._root)
 
     def gpio_chips(self) -> list[GpioChip]:
-        return list_chips(self._root)
+        """See Board.gpio_chips; a link, such as a Pi 5's `/dev/gpiochip4`, is not another one."""
+        found = []
+        for path in list_chip_paths(self._root):
+            with suppress(HardwareError):
+                found.append(_read_chip(path, self._root))
+        return found
+
+    def _find_chip(self, name: str) -> GpioChip:
+        if re.fullmatch(r"/dev/gpiochip\d+", name):
+            return _read_chip(name, self._root)
+        return select_chip(self.gpio_chips(), name)
 
     def lines(self, chip: str) -> list[LineInfo]:
-        return list_lines(chip, self._root)
+        """See Board.lines; each costs one ioctl."""
+        found = self._find_chip(chip)
+        with _open_chip(found.path, self._root) as file:
+            return [_read_line(file, found.label, offset) for offset in range(found.lines)]
 
     def line_in(
         self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
     ) -> LineHandle:
-        return request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us, root=self._root)
+        found = self._find_chip(chip)
+        check_offset(found, offset)
+        flags = INPUT | BIAS_FLAGS[bias] | (RISING | FALLING if edges else 0)
+        attribute = (_DEBOUNCE, debounce_us) if edges and debounce_us else None
+        with _open_chip(found.path, self._root) as file:
+            if flags == INPUT and _read_line(file, found.label, offset).output:
+                flags = 0
+            return _request_line(file, found, offset, flags, attribute)
 
     def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
-        return request_output(chip, offset, level, self._root)
+        found = self._find_chip(chip)
+        check_offset(found, offset)
+        with _open_chip(found.path, self._root) as file:
+            return _request_line(file, found, offset, OUTPUT, (_OUTPUT_VALUES, int(bool(level))))
 
     def lock_path(self, part: WiredPart) -> str:
         """See Board.lock_path: the device file itself; of a serial port and of 1-Wire the kernel takes care."""

@@ -244,6 +244,8 @@ _EXCLUSIVE = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class SimLines:
+    """The GPIO part of a board; see Board."""
+
     def __init__(
         self, lines: Sequence[SimLine], state: Path | None = None, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
@@ -257,19 +259,19 @@ class SimLines:
         self._clock = clock
         self._handles: dict[int, _SimLineHandle] = {}
 
-    def chips(self) -> list[GpioChip]:
+    def gpio_chips(self) -> list[GpioChip]:
         return [GpioChip(PATH, LABEL, max(self._known) + 1)] if self._known else []
 
     def lines(self, chip: str) -> list[LineInfo]:
-        count = select_chip(self.chips(), chip).lines
+        count = select_chip(self.gpio_chips(), chip).lines
         return [self._listed(self._known.get(offset, SimLine(offset))) for offset in range(count)]
 
     def _listed(self, line: SimLine) -> LineInfo:
         consumer = line.consumer or (CONSUMER if self._pins.held(line.offset) else "")
         return LineInfo(LABEL, line.offset, line.name, consumer, self._pins.output(line.offset))
 
-    def request_input(
-        self, chip: str, offset: int, bias: Bias = "", *, edges: bool = False, debounce_us: int = 0
+    def line_in(
+        self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
     ) -> LineHandle:
         """See Board.line_in; without `bias` and `edges` an output stays one, as behind the Linux door."""
         line = self._line(chip, offset)
@@ -280,7 +282,7 @@ class SimLines:
         self._handles[offset] = _SimLineHandle(self._pins, self._clock, biased, close, debounce_us if edges else None)
         return self._handles[offset]
 
-    def request_output(self, chip: str, offset: int, level: int) -> LineHandle:
+    def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
         line = self._line(chip, offset)
         close = self._claim(line)
         handle = _SimLineHandle(self._pins, self._clock, line, close, output=True)
@@ -298,14 +300,14 @@ class SimLines:
             self._handles[offset].pulled(level)
 
     def _line(self, chip: str, offset: int) -> SimLine:
-        check_offset(select_chip(self.chips(), chip), offset)
+        check_offset(select_chip(self.gpio_chips(), chip), offset)
         return self._known.get(offset, SimLine(offset))
 
     def _claim(self, line: SimLine) -> Callable[[], None]:
         with translate_line_error(PATH, line.offset, lambda: line.consumer or CONSUMER):
             close = None if line.consumer else self._pins.claim(line.offset)
             if close is None:
-                raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+                raise _make_os_error(errno.EBUSY)
             return close
 
 
@@ -490,7 +492,7 @@ class _SimLineHandle:
     def _usable(self, refused: int = 0) -> None:
         if number := errno.EBADF if self._closed else refused:
             with translate_line_error(PATH, self.offset):
-                raise OSError(number, os.strerror(number))
+                raise _make_os_error(number)
 
     def close(self) -> None:
         """See LineHandle.close; what an output drives stays."""
@@ -506,7 +508,7 @@ class _SimLineHandle:
 _BOOTED_BEFORE_S = 90_061
 
 
-class SimBoard:
+class SimBoard(SimLines):
     """A board made of arithmetic; tests turn the hands of its clock."""
 
     simulated = True
@@ -524,7 +526,7 @@ class SimBoard:
         `clock` gives seconds since the epoch, `sleep` lets them pass; `state` is a folder in which the levels of the
         GPIO lines outlive the process, as on a board's pins; without it nothing outside this object is touched.
         """
-        self._clock = clock
+        super().__init__(script.lines, state)
         self._sleep = sleep
         self._script = script
         self.wiring = SimFaults(clock)
@@ -556,7 +558,6 @@ class SimBoard:
 
     @cached_property
     def _buses(self) -> dict[int, SimI2C]:
-
         buses = {1: SimI2C(1, {}, self.wiring)}
         for wired, part in self._make_parts("i2c"):
             buses.setdefault(wired.bus, SimI2C(wired.bus, {}, self.wiring)).parts[wired.address] = part
@@ -564,7 +565,6 @@ class SimBoard:
 
     @cached_property
     def _chip_selects(self) -> dict[tuple[int, int], SimSpi]:
-
         nodes = {(node.bus, node.chip): node for node in self.spi_nodes()}
         parts = self._make_parts("spi")
         return {(w.bus, w.chip): SimSpi(nodes[w.bus, w.chip], part, self.wiring) for w, part in parts}
@@ -574,16 +574,11 @@ class SimBoard:
         wired = {wired.port: part for wired, part in self._make_parts("serial")}
         return dict.fromkeys(self._script.empty) | wired
 
-    @cached_property
-    def _lines(self) -> SimLines:
-
-        return SimLines(self._script.lines, self._state)
-
     def _onewire(self, name: str, content: Callable[[], str]) -> str:
         """What the kernel says of a 1-Wire device whose plug may be loose."""
         with translate_os_error(f"/sys/bus/w1/devices/{name}"):
             if self.wiring.fault(name):
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+                raise _make_os_error(errno.EIO)
         return content()
 
     def text(self, path: str) -> str:
@@ -633,24 +628,9 @@ class SimBoard:
         return [SerialPortInfo(path, description="simulated port") for path in sorted({*wired, *self._script.empty})]
 
     def serial(self, name: str, settings: SerialSettings) -> SerialPort:  # noqa: ARG002
-
         if name not in self._peers:
             _raise_missing(name)
         return SimSerial(name, self._peers[name], self._sleep, self.wiring, self._open_ports)
-
-    def gpio_chips(self) -> list[GpioChip]:
-        return self._lines.chips()
-
-    def lines(self, chip: str) -> list[LineInfo]:
-        return self._lines.lines(chip)
-
-    def line_in(
-        self, chip: str, offset: int, *, bias: Bias = "", edges: bool = False, debounce_us: int = 0
-    ) -> LineHandle:
-        return self._lines.request_input(chip, offset, bias, edges=edges, debounce_us=debounce_us)
-
-    def line_out(self, chip: str, offset: int, level: int) -> LineHandle:
-        return self._lines.request_output(chip, offset, level)
 
     def lock_path(self, part: WiredPart) -> str:
         """See Board.lock_path: a file beside those of the lines, where there are any."""
@@ -669,4 +649,4 @@ class SimBoard:
 
 def _raise_missing(path: str) -> None:
     with translate_os_error(path):
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        raise _make_os_error(errno.ENOENT)
