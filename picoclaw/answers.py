@@ -84,35 +84,10 @@ _ROUNDED = 0.06
 _JOINS = pattern(r"[:-](?=\d)")
 _LETTERS = pattern(r"[a-z]+")
 _NUMBER_WORDS = {
-    "a": 1.0,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
-    "dozen": 12,
-    "fifteen": 15,
-    "twenty": 20,
-    "thirty": 30,
-    "forty": 40,
-    "fifty": 50,
-    "sixty": 60,
-    "ninety": 90,
-    "half": 30,
-    "quarter": 15,
-    "quarters": 15,
-    "hour": 60,
-    "hours": 60,
-    "noon": 12,
-    "midnight": 0,
-}
+    "a": 1.0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "eleven": 11, "twelve": 12, "dozen": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50,
+    "sixty": 60, "ninety": 90, "half": 30, "quarter": 15, "quarters": 15, "hour": 60, "hours": 60, "noon": 12, "midnight": 0,
+}  # fmt: skip
 """Words for numbers, those of times in minutes."""
 _SUM = pattern(
     rf"(?P<one>-?\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?(?P<sign>[-+*/×−–]) ?(?P<other>\d+(?:[.,]\d+)?) ?(?:{_UNIT})? ?= ?(?P<sum>-?\d+(?:[.,]\d+)?)",

@@ -150,29 +150,11 @@ def parse_text(lines: Sequence[str]) -> tuple[list[float | None], str, str] | No
 _PNG_WIDE, _PNG_HIGH, _PNG_EDGES = 800, 400, (130, 24, 24, 48)  # left, right, top, bottom
 _DOT, _GLYPH_WIDE, _GLYPH_HIGH = 3, 5, 7
 _SHADES = 15  # of the line, from white; then grey and black
-_GLYPHS = dict(
-    zip(
-        "0123456789.:-+e",
-        [
-            "0e11131519110e",
-            "040c040404040e",
-            "0e11010204081f",
-            "1f02040201110e",
-            "02060a121f0202",
-            "1f101e0101110e",
-            "0608101e11110e",
-            "1f010204080808",
-            "0e11110e11110e",
-            "0e11110f01020c",
-            "00000000000c0c",
-            "000c0c000c0c00",
-            "0000001f000000",
-            "0004041f040400",
-            "00000e111f100e",
-        ],
-        strict=True,
-    )
-)
+_GLYPH_ROWS = """
+    0e11131519110e 040c040404040e 0e11010204081f 1f02040201110e 02060a121f0202 1f101e0101110e 0608101e11110e
+    1f010204080808 0e11110e11110e 0e11110f01020c 00000000000c0c 000c0c000c0c00 0000001f000000 0004041f040400 00000e111f100e
+""".split()  # noqa: SIM905
+_GLYPHS = dict(zip("0123456789.:-+e", _GLYPH_ROWS, strict=True))
 """Seven rows of five dots, each row two hexadecimal digits."""
 
 

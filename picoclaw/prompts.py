@@ -264,34 +264,12 @@ def get_summary_bytes(window: int) -> int:
     return min(_LONGEST_SUMMARY, max(_SHORTEST_SUMMARY, window // _SUMMARY))
 
 
-TOOL_DROP_ORDER = (
-    *("spawn", "spawn_status", "delegate_search", "delegate", "message", "process", "memory_rank", "memory_share"),
-    *("skill_update", "skill_create"),
-    *(
-        "pulse",
-        "sensor_add",
-        "web_fetch",
-        "list_dir",
-        "fleet_list",
-        "fleet_ask",
-        "rule",
-        "memory_update",
-        "memory_forget",
-    ),
-    *("memory_get", "edit_file", "write_file", "spi", "serial", "i2c"),
-    *(
-        "sensor_excursions",
-        "sensor_history",
-        "memory_search",
-        "memory_store",
-        "skill_search",
-        "read_file",
-        "cron",
-        "exec",
-        "gpio",
-    ),
-    *("fleet_read", "board_status", "sensor_list", "sensor_read", "first_run", READ_ON_TOOL),
-)
+TOOL_DROP_ORDER = """
+    spawn spawn_status delegate_search delegate message process memory_rank memory_share skill_update skill_create pulse
+    sensor_add web_fetch list_dir fleet_list fleet_ask rule memory_update memory_forget memory_get edit_file write_file spi
+    serial i2c sensor_excursions sensor_history memory_search memory_store skill_search read_file cron exec gpio fleet_read
+    board_status sensor_list sensor_read first_run read_result
+""".split()  # noqa: SIM905
 """The tools in the order in which a window that is too small for all of them is spared their descriptions."""
 
 

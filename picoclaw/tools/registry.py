@@ -33,19 +33,7 @@ Arguments = Mapping[str, Any]
 Method = TypeVar("Method", bound=Callable[..., str])
 
 ON_REQUEST = frozenset(
-    {
-        "gpio",
-        "i2c",
-        "spi",
-        "serial",
-        "sensor_add",
-        "skill_create",
-        "skill_update",
-        "memory_get",
-        "process",
-        "output_history",
-        "sensor_excursions",
-    }
+    "gpio i2c spi serial sensor_add skill_create skill_update memory_get process output_history sensor_excursions".split()  # noqa: SIM905
 )
 """The tools that a model is told of only where `[tools] offer` or a skill of the owner's names them. They can be called."""
 ON_REQUEST_IN_HOUSEHOLD = ON_REQUEST | {"spawn_status"}
