@@ -62,37 +62,18 @@ def _skip_unused_imports() -> Iterator[None]:
 
 
 with _skip_unused_imports():
-    import httpcore
+    import httpcore as httpcore  # noqa: PLC0414 - for others as well
     import httpx
-    from httpx import (
-        ConnectError,
-        ConnectTimeout,
-        HTTPError,
-        InvalidURL,
-        NetworkError,
-        ProtocolError,
-        ReadTimeout,
-        TimeoutException,
-        UnsupportedProtocol,
-    )
 
-__all__ = [
-    "OK",
-    "Client",
-    "ConnectError",
-    "ConnectTimeout",
-    "HTTPError",
-    "InvalidURL",
-    "NetworkError",
-    "ProtocolError",
-    "ReadTimeout",
-    "Response",
-    "Timeout",
-    "TimeoutException",
-    "UnsupportedProtocol",
-    "httpcore",
-]
-
+ConnectError = httpx.ConnectError
+ConnectTimeout = httpx.ConnectTimeout
+HTTPError = httpx.HTTPError
+InvalidURL = httpx.InvalidURL
+NetworkError = httpx.NetworkError
+ProtocolError = httpx.ProtocolError
+ReadTimeout = httpx.ReadTimeout
+TimeoutException = httpx.TimeoutException
+UnsupportedProtocol = httpx.UnsupportedProtocol
 OK = 200
 _KEEPALIVE_EXPIRY_S = 5.0
 Trace = Callable[[str, Mapping[str, Any]], None]

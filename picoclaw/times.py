@@ -456,33 +456,15 @@ _NOT_A_PLACE = {"EST", "MST", "HST", "Factory"}
 """Zones that know no summer time where people have it, and one that is whatever its board's maker left there."""
 
 _CITY_ALIASES = {
-    "buenos_aires": "america/argentina/buenos_aires",
-    "calcutta": "kolkata",
-    "canberra": "sydney",
-    "ho_chi_minh_city": "ho_chi_minh",
-    "indianapolis": "america/indiana/indianapolis",
-    "kiev": "kyiv",
-    "louisville": "america/kentucky/louisville",
-    "montreal": "toronto",
-    "new_york_city": "new_york",
-    "rangoon": "yangon",
-    "saigon": "ho_chi_minh",
+    "buenos_aires": "america/argentina/buenos_aires", "calcutta": "kolkata", "canberra": "sydney", "kiev": "kyiv",
+    "ho_chi_minh_city": "ho_chi_minh", "indianapolis": "america/indiana/indianapolis", "montreal": "toronto",
+    "louisville": "america/kentucky/louisville", "new_york_city": "new_york", "rangoon": "yangon", "saigon": "ho_chi_minh",
     "tel_aviv": "jerusalem",
-}
+}  # fmt: skip
 _COUNTRY_ALIASES = {
-    "britain": "GB",
-    "czechia": "CZ",
-    "england": "GB",
-    "great_britain": "GB",
-    "scotland": "GB",
-    "south_korea": "KR",
-    "the_netherlands": "NL",
-    "turkiye": "TR",
-    "uk": "GB",
-    "united_kingdom": "GB",
-    "us": "US",
-    "usa": "US",
-}
+    "britain": "GB", "czechia": "CZ", "england": "GB", "great_britain": "GB", "scotland": "GB", "south_korea": "KR",
+    "the_netherlands": "NL", "turkiye": "TR", "uk": "GB", "united_kingdom": "GB", "us": "US", "usa": "US",
+}  # fmt: skip
 _AMBIGUOUS_COUNTRY = "georgia"
 _UNSET = {"", "-"}
 _MAX_SHORT_NAME = 4  # letters; EST is no misspelt West, nor East a misspelt Easter

@@ -373,17 +373,10 @@ _UNEXPLAINED = {0, 400, 422, 500}
 """What servers answer to a request that is too long, in words of their own, and to much else."""
 
 _ANTHROPIC_STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504,
     "overloaded_error": 529,
-}
+}  # fmt: skip
 """Anthropic's types of errors, which come without their status in the middle of a stream."""
 
 

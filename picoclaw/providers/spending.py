@@ -25,14 +25,8 @@ WARN_PERCENT, JOBS_PERCENT, ALL_PERCENT = 80, 90, 100
 """Percent of a cap: the owner is warned, and what nobody has asked for rests; jobs and sub-agents rest; chats do."""
 
 _LIMIT_PERCENTS = {
-    "heartbeat": WARN_PERCENT,
-    "dream": WARN_PERCENT,
-    "review": WARN_PERCENT,
-    "warm": WARN_PERCENT,
-    "cron": JOBS_PERCENT,
-    "hook": JOBS_PERCENT,
-    "rule": JOBS_PERCENT,
-    "subagent": JOBS_PERCENT,
+    **dict.fromkeys(("heartbeat", "dream", "review", "warm"), WARN_PERCENT),
+    **dict.fromkeys(("cron", "hook", "rule", "subagent"), JOBS_PERCENT),
 }
 NO_USAGE_COUNTED = Usage()
 _FREE_PRICE = Price(0, 0)
