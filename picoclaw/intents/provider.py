@@ -347,7 +347,9 @@ class IntentProvider:
         lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
         if len(best) != 1:
             told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
-            return match._replace(tool="", answer=f"{told}\n{lines or self._tell(match, result)}", said={})
+            lines = f"{told}\n{lines}" if lines else self._tell(match, result)
+            waits = self._tell_waiting(match) if match.tool == "rule" else []
+            return match._replace(tool="", answer="\n".join([lines, *waits]), said={})
         value, shown = found[best[0]][0], rows[names[best[0]]]
         done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
         told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
@@ -744,12 +746,15 @@ class IntentProvider:
             told.append(self._compare([result for _, result in calls], matches))
         is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
         if is_missed or any(one.intent == "rule_list" for one in matches):
-            for number, means in self._list_waiting().items():
-                shown = {"number": number, "means": self._tell(matches[-1], means)}
-                told.append(fill_fields(self._matcher.say["waits"], shown))
+            told += self._tell_waiting(matches[-1] if matches else None)
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
         return "\n".join(filter(None, told))
+
+    def _tell_waiting(self, match: IntentMatch | None) -> list[str]:
+        """The rules that wait for a yes, each in a line."""
+        shown = ({"number": n, "means": self._tell(match, means)} for n, means in self._list_waiting().items())
+        return [fill_fields(self._matcher.say["waits"], one) for one in shown]
 
     def _compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
         """Say which of two sensors reads more, and by how much; '' unless each has one such value."""

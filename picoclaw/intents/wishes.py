@@ -548,7 +548,8 @@ class WishMatcher(IntentMatcher):
             return []  # whether that day is meant for what follows, too, cannot be told
         same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
         is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
-        if same and (not timed or is_in or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
+        is_long = is_in or first.intent == "cron_timer"
+        if same and (not timed or is_long or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
             return [(tail, same)]
         moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
         return [(tail, None)] if moves and not timed else []
