@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
@@ -549,7 +550,7 @@ def test_a_driver_that_may_not_be_read_is_named(tmp_path):
 
 def test_a_humidity_that_happens_to_read_as_off_is_measured():
     """The raw value 0x8000 is also what a converter says that is off; the simulated weather came by it."""
-    raw = climate._find_raw(lambda code: climate._compensate_bme280_temperature(code)[0], 21.0, 20)
+    raw = bisect_left(climate._CODES_20, 21.0, key=lambda code: climate._compensate_bme280_temperature(code)[0])
     humidity = climate._compensate_bme280_humidity(0x8000, climate._compensate_bme280_temperature(raw)[1])
     clock = Clock()
     part = SimBME280(Scene(clock, {"temperature": 21.0, "pressure": 1013.25, "humidity": humidity}))

@@ -52,7 +52,9 @@ def rehearsed(tmp_path):
 
 
 def drivers_of(board):
-    return loader.Drivers(board, lambda part: load_driver(part, HW), board._clock, board._sleep, board._clock)
+    return loader.Drivers(
+        board, lambda part: load_driver(part, HW), board.wiring.clock, board._sleep, board.wiring.clock
+    )
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ Raw values of Bosch's come from the datasheets' floating-point formulas, so that
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from picoclaw.hw.sim import Nack
 from picoclaw.hw.sim.parts import ByteRegisters, clamp
@@ -48,19 +49,41 @@ def scale_to_word(value: float, low: float, high: float) -> int:
     return round(clamp((value - low) / (high - low) * 65_535, 0, 65_535))
 
 
-class CommandPart:
-    """A part that is given commands of `width` bytes, is busy for a while, and then answers with words."""
-
-    width = 2
+class _BusyPart:
+    """A part that is busy for a while after a command, and then answers it."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
+        self._busy_until = 0.0
+        self._answer = b""
+
+    def read(self, length: int) -> bytes:
+        """Answer the last command, once; what is read beyond the answer is a released line."""
+        self._free()
+        if not self._answer:
+            raise Nack
+        answer, self._answer = self._answer, b""
+        return answer.ljust(length, b"\xff")[:length]
+
+    def _free(self) -> None:
+        if self.scene.now() < self._busy_until:
+            raise Nack
+
+
+class CommandPart(_BusyPart):
+    """A part that is given commands of `width` bytes and answers with words."""
+
+    width = 2
+    power_on: ClassVar[Mapping[Any, int]] = {}
+    """Its settings after power-on; see `_keep`."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
         self.period = 0.0
         """Seconds between two measurements, 0 when the part does not measure by itself."""
         self._began = 0.0
         self._fetched = 0
-        self._busy_until = 0.0
-        self._answer = b""
+        self._settings = dict(self.power_on)
         self._commands = self.commands()
 
     def commands(self) -> Mapping[int, tuple[float, Handler]]:
@@ -82,6 +105,17 @@ class CommandPart:
         is_new, self._fetched = done > self._fetched, done if fetch else self._fetched
         return is_new
 
+    def _keep(self, name: Hashable) -> Handler:
+        """Return what sets a setting to its argument, or without one tells it."""
+
+        def keep(arguments: list[int]) -> Words:
+            if arguments:
+                self._settings[name] = arguments[0]
+                return []
+            return [self._settings[name]]
+
+        return keep
+
     def refuses(self, command: int) -> bool:  # noqa: ARG002
         """Tell whether the part does not take this command in the state that it is in."""
         return False
@@ -100,18 +134,6 @@ class CommandPart:
         seconds, handler = self._commands[command]
         self._answer = append_checksums(handler(arguments))
         self._busy_until = self.scene.now() + seconds
-
-    def read(self, length: int) -> bytes:
-        """Answer the last command, once; what is read beyond the answer is a released line."""
-        self._free()
-        if not self._answer:
-            raise Nack
-        answer, self._answer = self._answer, b""
-        return answer.ljust(length, b"\xff")[:length]
-
-    def _free(self) -> None:
-        if self.scene.now() < self._busy_until:
-            raise Nack
 
 
 def do_nothing(arguments: list[int]) -> Words:  # noqa: ARG001
@@ -135,9 +157,10 @@ _ALERT, _HEATER, _WAS_RESET = 1 << 15, 1 << 13, 1 << 4
 class SimSHT3x(CommandPart):
     """An SHT3x: measures once or continuously; alert limits are kept, and never exceeded."""
 
+    power_on = _LIMITS
+
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._limits = dict(_LIMITS)
         self._status = _ALERT | _WAS_RESET
 
     def commands(self) -> Mapping[int, tuple[float, Handler]]:
@@ -146,7 +169,7 @@ class SimSHT3x(CommandPart):
             **{command: (seconds, self._measured) for command, seconds in _SINGLE_SHOT.items()},
             **dict.fromkeys(_CLOCK_STRETCHED, (0.0, self._measured)),
             **{command: (0.0, self.begin(seconds)) for command, seconds in _PERIODS.items()},
-            **{command: (0.0, self._limit(pair)) for pair in _LIMITS for command in pair},
+            **{command: (0.0, self._keep(pair)) for pair in _LIMITS for command in pair},
             _FETCH: (0.0, lambda _: self._measured(_) if self.has_new(fetch=True) else []),
             _BREAK: (0.001, self.begin(0.0)),
             _STATUS: (0.0, lambda _: [self._status]),
@@ -164,14 +187,6 @@ class SimSHT3x(CommandPart):
         temperature = scale_to_word(self.scene.get("temperature", 21.0), -45, 130)
         return [temperature, scale_to_word(self.scene.get("humidity", 50.0), 0, 100)]
 
-    def _limit(self, pair: tuple[int, int]) -> Handler:
-        def limit(arguments: list[int]) -> Words:
-            if arguments:
-                self._limits[pair] = arguments[0]
-            return [self._limits[pair]]
-
-        return limit
-
     def _mark(self, bits: int, clear: int) -> Handler:
         def mark(_: list[int]) -> Words:
             self._status = self._status & ~clear | bits
@@ -180,7 +195,7 @@ class SimSHT3x(CommandPart):
         return mark
 
     def _reset(self, _: list[int]) -> Words:
-        self._limits, self._status = dict(_LIMITS), _ALERT | _WAS_RESET
+        self._settings, self._status = dict(self.power_on), _ALERT | _WAS_RESET
         return []
 
 
@@ -213,9 +228,7 @@ _SELF_TEST_PASSED = 0xD400
 class SimSCD4x(CommandPart):
     """An SCD41: idle or measuring each 5 s (30 s with low power); it takes few commands while it measures."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._settings = {"offset": 0x05D9, "altitude": 0, "calibration": 1}
+    power_on = MappingProxyType({"offset": 0x05D9, "altitude": 0, "calibration": 1})
 
     def commands(self) -> Mapping[int, tuple[float, Handler]]:
         """Section "Digital interface description" of the SCD4x datasheet."""
@@ -229,7 +242,7 @@ class SimSCD4x(CommandPart):
             0xE000: (0.001, do_nothing),
             0x3682: (0.001, lambda _: _SERIAL),
             0x202F: (0.001, lambda _: [0x1440]),
-            **{command: (0.001, self._setting(name)) for name, pair in settings.items() for command in pair},
+            **{command: (0.001, self._keep(name)) for name, pair in settings.items() for command in pair},
             0x3646: (0.03, do_nothing),
         }
 
@@ -243,15 +256,6 @@ class SimSCD4x(CommandPart):
         temperature = scale_to_word(self.scene.get("temperature", 21.0), -45, 130)
         co2 = round(clamp(self.scene.get("co2", 600), 0, 40_000))
         return [co2, temperature, scale_to_word(self.scene.get("humidity", 50.0), 0, 100)]
-
-    def _setting(self, name: str) -> Handler:
-        def setting(arguments: list[int]) -> Words:
-            if arguments:
-                self._settings[name] = arguments[0]
-                return []
-            return [self._settings[name]]
-
-        return setting
 
 
 class SimSGP30(CommandPart):
@@ -385,30 +389,28 @@ _WRITABLE = 0b1000_0111  # of the user register; the others show the supply or a
 _POWER_ON = 0x02
 
 
-class SimHTU21D:
+class SimHTU21D(_BusyPart):
     """An HTU21D: commands of one byte, words with a checksum that starts at 0, a user register."""
 
     serial = (bytes.fromhex("0012ab34"), b"21", b"HT")
     """The electronic serial number in the order of its three groups: SNB, SNC, SNA."""
 
     def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+        super().__init__(scene)
         self._user = _POWER_ON
-        self._answer = b""
-        self._ready_at = 0.0
 
     def write(self, data: bytes) -> None:
         """Take a command; one that holds the clock has its result at once, the others let the reader be refused."""
         if not data:
             return
-        self._busy()
-        command, now = data[0], self._scene.now()
+        self._free()
+        command, now = data[0], self.scene.now()
         if command in _TEMPERATURE:
-            self._ready_at = now + (0.05 if command == _TEMPERATURE[0] else 0)
-            self._answer = self._word((self._scene.get("temperature", 21.0) + 46.85) / 175.72, 0b00)
+            self._busy_until = now + (0.05 if command == _TEMPERATURE[0] else 0)
+            self._answer = self._word((self.scene.get("temperature", 21.0) + 46.85) / 175.72, 0b00)
         elif command in _HUMIDITY:
-            self._ready_at = now + (0.016 if command == _HUMIDITY[0] else 0)
-            self._answer = self._word((self._scene.get("humidity", 50.0) + 6) / 125, 0b10)
+            self._busy_until = now + (0.016 if command == _HUMIDITY[0] else 0)
+            self._answer = self._word((self.scene.get("humidity", 50.0) + 6) / 125, 0b10)
         elif command == _USER:
             self._answer = bytes([self._user])
         elif command == 0xE6 and len(data) == 2:
@@ -416,20 +418,8 @@ class SimHTU21D:
         elif data in _SERIAL_COMMANDS:
             self._answer = self._number(_SERIAL_COMMANDS.index(data))
         elif command == 0xFE:
-            self._user, self._ready_at = _POWER_ON | self._user & 0x04, now + 0.015
+            self._user, self._busy_until = _POWER_ON | self._user & 0x04, now + 0.015
         else:
-            raise Nack
-
-    def read(self, length: int) -> bytes:
-        """Answer the last command; what is read beyond the answer is a released line."""
-        self._busy()
-        if not self._answer:
-            raise Nack
-        answer, self._answer = self._answer, b""
-        return answer.ljust(length, b"\xff")[:length]
-
-    def _busy(self) -> None:
-        if self._scene.now() < self._ready_at:
             raise Nack
 
     @staticmethod
@@ -451,6 +441,10 @@ class SimSi7021(SimHTU21D):
     """A Si7021, as far as it is told apart from an HTU21D."""
 
     serial = (bytes.fromhex("9a8b7c6d"), b"\x15\xff", b"\xff\xff")
+
+
+# All codes of Bosch's converters but the highest, which is what a search that finds nothing ends at.
+_CODES_20, _CODES_16 = range((1 << 20) - 1), range((1 << 16) - 1)
 
 
 class _BoschPart(ByteRegisters):
@@ -530,10 +524,10 @@ class SimBME280(_BoschPart):
         scene = self.scene
         temperature, humidity = scene.get("temperature", 21.0), scene.get("humidity", 50.0)
         pressure = scene.get("pressure", 1013.25)
-        raw_t = _find_raw(lambda raw: _compensate_bme280_temperature(raw)[0], temperature, 20)
+        raw_t = bisect_left(_CODES_20, temperature, key=lambda raw: _compensate_bme280_temperature(raw)[0])
         fine = _compensate_bme280_temperature(raw_t)[1]
-        raw_p = _find_raw(lambda raw: -_compensate_bme280_pressure(raw, fine), -pressure, 20)
-        raw_h = _find_raw(lambda raw: _compensate_bme280_humidity(raw, fine), humidity, 16)
+        raw_p = bisect_left(_CODES_20, -pressure, key=lambda raw: -_compensate_bme280_pressure(raw, fine))
+        raw_h = bisect_left(_CODES_16, humidity, key=lambda raw: _compensate_bme280_humidity(raw, fine))
         self.results = _pack_bme280(
             raw_t if control >> 5 else 0x80000,
             raw_p if control >> 2 & 0b111 else 0x80000,
@@ -547,15 +541,6 @@ class SimBME280(_BoschPart):
 def _pack_bme280(temperature: int, pressure: int, humidity: int) -> bytes:
     packed = (pressure << 4).to_bytes(3, "big") + (temperature << 4).to_bytes(3, "big")
     return packed + humidity.to_bytes(2, "big")
-
-
-def _find_raw(rising: Callable[[int], float], wanted: float, bits: int) -> int:
-    """Find the raw value whose compensated value is the wanted one, by bisection of a rising function."""
-    low, high = 0, (1 << bits) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if rising(middle) < wanted else (low, middle)
-    return low
 
 
 def _compensate_bme280_temperature(raw: int) -> tuple[float, float]:
@@ -596,8 +581,6 @@ _CTRL_GAS_0, _CTRL_GAS_1, _BME680_CTRL_HUM, _BME680_CTRL_MEAS = 0x70, 0x71, 0x72
 _BME680_WRITABLE = {*range(0x50, 0x6E), *range(0x70, 0x76)}
 _NEW_DATA, _GAS_MEASURING, _MEASURING = 0x80, 0x40, 0x20
 _AMBIENT, _TIME_TO_HEAT_S = 25.0, 0.03
-# All but the highest code, which is what a search that finds nothing ends at.
-_CODES_20, _CODES_16 = range((1 << 20) - 1), range((1 << 16) - 1)
 _LEAST_OHM, _MAX_OHM = 1.0, 1e9
 # Per cent by which the gas sensor's ranges deviate.
 _K1 = {5: -1.0, 7: -0.8, 10: -0.2, 11: -0.5, 13: -1.0}
