@@ -6,7 +6,6 @@ import pwd
 import socket
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from model_server import ModelServer, reply
@@ -317,7 +316,7 @@ def test_offline_asks_no_server(tmp_path):
 )
 def test_a_unit_from_another_version_is_noted(tmp_path, monkeypatch, text, said):
     unit = tmp_path / "picoclaw.service"
-    monkeypatch.setattr(systemd, "find_installed_unit", lambda: unit)
+    monkeypatch.setattr(systemd, "find_installed", lambda: systemd.Service(tmp_path, ("--user",)))
     if text is not None:
         unit.write_text(text)
     found = [row for row in doctor.examine_installation() if row.status == "note"]
@@ -379,14 +378,14 @@ def test_a_daemon_is_asked_how_it_is(tmp_path, said, found):
 
 
 @pytest.mark.parametrize(
-    ("unit", "fix"),
+    ("user", "fix"),
     [
-        ("/etc/systemd/system/picoclaw.service", "sudo systemctl start picoclaw"),
-        ("/home/pi/.config/systemd/user/picoclaw.service", "; systemctl --user start picoclaw"),
+        ((), "sudo systemctl start picoclaw"),
+        (("--user",), "; systemctl --user start picoclaw"),
     ],
 )
-def test_a_service_that_is_down_is_started_where_it_is(monkeypatch, unit, fix):
-    monkeypatch.setattr(systemd, "find_installed_unit", lambda: Path(unit))
+def test_a_service_that_is_down_is_started_where_it_is(tmp_path, monkeypatch, user, fix):
+    monkeypatch.setattr(systemd, "find_installed", lambda: systemd.Service(tmp_path, user))
     monkeypatch.setattr(systemd, "find_running_service", lambda: None)
     found = {row.status: row for row in doctor.examine_installation()}
     assert found["bad"].fix.endswith(fix)

@@ -36,7 +36,7 @@ def test_the_program_that_is_missing_is_named_with_what_installs_it(config, monk
 
 @needs_walls
 def test_the_units_of_the_service_are_looked_at(config, monkeypatch, tmp_path):
-    monkeypatch.setattr(systemd, "find_installed_unit", lambda: tmp_path / "picoclaw.service")
+    monkeypatch.setattr(systemd, "find_installed", lambda: systemd.Service(tmp_path, ("--user",)))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
 
     def told():

@@ -255,7 +255,8 @@ def run_uninstall(given: Options) -> int:
 
 def find_own_unit(place: Installation | None) -> Path | None:
     """The unit that starts this picoclaw; another installation's stays."""
-    unit = systemd.find_installed_unit()
+    found = systemd.find_installed()
+    unit = found.unit if found else None
     if not unit or not place:
         return unit
     texts = [file.read_text(errors="replace") for file in (unit, *unit.with_name(f"{unit.name}.d").glob("*.conf"))]

@@ -87,7 +87,7 @@ def run_logs(given: Options) -> int:
 
 def _find_installed_manager(root: Path) -> Service:
     """Find the one that is installed, the system's before the user's; raises ConfigError."""
-    found = next((place for place in systemd.list_services(root) if place.installed), None)
+    found = systemd.find_installed(root)
     if found is None:
         raise ConfigError(
             "no service is installed here: `sudo picoclaw service install` does that, `picoclaw run` runs it until you end it"

@@ -46,7 +46,7 @@ from picoclaw.errors import (
     StoreError,
     StoreUnreachable,
 )
-from picoclaw.files import explain_os_error, find_shipped, get_home
+from picoclaw.files import explain_os_error, get_home
 from picoclaw.hw import bus_access, detect, kernel, loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.kernel import CheckResult, bad, good, note
@@ -509,36 +509,26 @@ def examine_installation() -> _Rows:
     if place and (trial := place.trial()):
         detail = f"{trial.new} is on trial since an update that was cut off; before it was {trial.old}"
         yield note("update", detail, "picoclaw update --keep, or picoclaw update --back")
-    unit = systemd.find_installed_unit()
-    if unit is None:
+    service = systemd.find_installed()
+    if service is None:
         yield note("service", "picoclaw is not started at boot", "sudo picoclaw service install")
         return
-    system = unit.is_relative_to("/etc")
-    if problem := _describe_stale_unit(unit, system=system):
-        yield note("service", problem, f"{'sudo ' * system}picoclaw service install{'' if system else ' --user'}")
+    if problem := service.describe_change(systemd.UNIT_NAME):
+        yield note("service", problem, service.install)
     if systemd.find_running_service():
-        yield good("service", f"{unit} runs")
+        yield good("service", f"{service.unit} runs")
     else:
-        start = "sudo systemctl start picoclaw" if system else "systemctl --user start picoclaw"
-        yield bad("service", f"{unit} does not run", f"picoclaw service logs; {start}")
-
-
-def _describe_stale_unit(unit: Path, *, system: bool) -> str:
-    """Explain how an installed unit differs from the shipped one, '' if it does not."""
-    shipped = find_shipped("systemd") / (unit.name if system else systemd.USER_UNIT_TEMPLATES[unit.name])
-    try:
-        same = unit.read_bytes() == shipped.read_bytes()
-    except OSError as error:
-        return f"{unit} cannot be compared: {explain_os_error(error)}"
-    return "" if same else f"{unit} is from another picoclaw than this one"
+        yield bad(
+            "service", f"{service.unit} does not run", f"picoclaw service logs; {service.systemctl} start picoclaw"
+        )
 
 
 def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
     """Run `true` in the sandbox; no row where commands are off, or before there is a workspace."""
     if config.tools.exec == "off" or not config.workspace.is_dir():
         return
-    if unit := systemd.find_installed_unit():
-        yield from _examine_exec_units(unit.parent)
+    if service := systemd.find_installed():
+        yield from _examine_exec_units(service)
     try:
         said = ExecTools(config.workspace, os.environ).exec(["true"], timeout=10)
     except PicoclawError as error:
@@ -551,21 +541,19 @@ def examine_sandbox(config: Config, root: Path = Path("/")) -> _Rows:
         yield bad("commands", f"`true` failed in the sandbox: {said}", suggest_sandbox_fix(root))
 
 
-def _examine_exec_units(folder: Path) -> _Rows:
+def _examine_exec_units(service: systemd.Service) -> _Rows:
     """Check the two units that start sandboxes for the service, which may not do that itself."""
-    system = folder.is_relative_to("/etc")
-    install = "sudo picoclaw service install" if system else "picoclaw service install --user"
-    for file in (folder / systemd.EXEC_SOCKET, folder / systemd.EXEC_SERVICE):
-        if not file.exists():
-            yield bad("commands", f"{file} is missing, and without it the service cannot run commands", install)
+    vain = "and without it the service cannot run commands"
+    for name in (systemd.EXEC_SOCKET, systemd.EXEC_SERVICE):
+        if not (service.folder / name).exists():
+            yield bad("commands", f"{service.folder / name} is missing, {vain}", service.install)
             return
-        if problem := _describe_stale_unit(file, system=system):
-            yield note("commands", problem, install)
-    if not Path("/run" if system else os.environ.get("XDG_RUNTIME_DIR") or "/run", "picoclaw/exec.sock").exists():
-        start = f"{'sudo systemctl' if system else 'systemctl --user'} start {systemd.EXEC_SOCKET}"
-        yield bad(
-            "commands", f"{systemd.EXEC_SOCKET} is not active, and without it the service cannot run commands", start
-        )
+        if problem := service.describe_change(name):
+            yield note("commands", problem, service.install)
+    folder = os.environ.get("XDG_RUNTIME_DIR") if service.user else None
+    if not Path(folder or "/run", "picoclaw/exec.sock").exists():
+        start = f"{service.systemctl} start {systemd.EXEC_SOCKET}"
+        yield bad("commands", f"{systemd.EXEC_SOCKET} is not active, {vain}", start)
 
 
 def suggest_sandbox_fix(root: Path) -> str:

@@ -327,5 +327,5 @@ def describe_settings(config: Config, board: Board, wired: Iterable[str]) -> Ite
     page = config.page
     hosts = {host: name for name, host in DASHBOARD_HOSTS.items()}
     yield "page", f"{hosts.get(page.host, page.host)}, port {page.port}" if page.enabled else "off"
-    found = next((one for one in systemd.list_services() if one.installed), None)
+    found = systemd.find_installed()
     yield "service", ("runs" if found.runs() else "installed, does not run") if found else "not installed"

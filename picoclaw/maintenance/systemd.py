@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from picoclaw.errors import ConfigError
-from picoclaw.files import find_shipped
+from picoclaw.files import explain_os_error, find_shipped
 from picoclaw.maintenance import MaintenanceError, find_installation
 from picoclaw.records import NamedTuple
 from picoclaw.security import sandbox_launcher
@@ -42,8 +42,27 @@ class Service(NamedTuple):
     user: tuple[str, ...] = ()
 
     @property
-    def installed(self) -> bool:
-        return (self.folder / UNIT_NAME).exists()
+    def unit(self) -> Path:
+        return self.folder / UNIT_NAME
+
+    @property
+    def systemctl(self) -> str:
+        """How a person calls it for this unit."""
+        return "systemctl --user" if self.user else "sudo systemctl"
+
+    @property
+    def install(self) -> str:
+        """What a person types to have the files written again."""
+        return "picoclaw service install --user" if self.user else "sudo picoclaw service install"
+
+    def describe_change(self, name: str) -> str:
+        """Explain how one of its files differs from the shipped one, '' if it does not."""
+        path = self.folder / name
+        try:
+            same = path.read_bytes() == read_unit_file(USER_UNIT_TEMPLATES[name] if self.user else name).encode()
+        except OSError as error:
+            return f"{path} cannot be compared: {explain_os_error(error)}"
+        return "" if same else f"{path} is from another picoclaw than this one"
 
     def drop_in(self, name: str) -> Path:
         return self.folder / f"{name}.d/10-machine.conf"
@@ -91,9 +110,9 @@ def list_services(root: Path = Path("/")) -> tuple[Service, Service]:
     return Service(root / "etc/systemd/system"), Service(settings / "systemd/user", ("--user",))
 
 
-def find_installed_unit() -> Path | None:
-    """Return the file of the unit that there is, the system's before this user's own."""
-    return next((unit.folder / UNIT_NAME for unit in list_services() if unit.installed), None)
+def find_installed(root: Path = Path("/")) -> Service | None:
+    """Return the service whose unit is there, the system's before this user's own."""
+    return next((unit for unit in list_services(root) if unit.unit.exists()), None)
 
 
 def find_service(*paths: str) -> Service | None:
