@@ -7,15 +7,17 @@ understood by templates and frames is named as a topic too, so that both can be 
 
 import json
 import math
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any
 
 from picoclaw.files import read_file
-from picoclaw.intents.grammar import NEEDS_CLOCK, Grammar, GrammarData, IntentMatch
+from picoclaw.intents.grammar import NEEDS_CLOCK, Grammar, GrammarData, IntentMatch, fill_fields
 from picoclaw.intents.sentence import Sentence, SlotReader
-from picoclaw.text import pattern, stem_word
+from picoclaw.text import stem_word
 
 MARKS = (
     ("#past", ("past",)),
@@ -29,8 +31,6 @@ MARKS = (
 _MAX_WEIGHTS = 4_000_000  # bytes
 _PREFIX, _PIECE = 4, 4
 """Letters of a longer word, which stand for all of its forms; and of a piece of one, which outlives a slip."""
-_LISTED = pattern(r"[\w -]*(?:list|liste|lista)[\w -]*: ")
-_SIDES = ("above", "below", "at least", "at most")
 
 
 class Features:
@@ -123,80 +123,20 @@ class Topics:
         self.talk: Mapping[str, float] = tables.get("talk", {})
         maps: Iterator[Mapping[str, str]] = (tables.get(name, {}) for name in ("meant", "proposed", "answers", "fits"))
         self.meant, self.proposed, self._answers, self._fits = maps
+        self._named: Mapping[str, str] = tables.get("named", {})
 
     def name(self, match: IntentMatch) -> str:
         """The topic that a match answers; '' where it only says how to say it, or asks back."""
         given, said, intent = match.arguments, match.said, match.intent
         if match.missing not in {"", NEEDS_CLOCK} or match.route in {"unclear", "unknown"}:
             return ""
-        action = str(given.get("action", ""))
-        match match.tool:
-            case "sensor_read":
-                if given.get("sensor") == "cpu":
-                    return "board_cpu_temperature"
-                if "_health" in said:
-                    return "sensors_ok"
-                if intent in {"sensor_verdict", "soil_verdict"}:
-                    return "advice"
-                return (
-                    "?compare"
-                    if "_other" in said
-                    else "?limit"
-                    if "_beyond" in said
-                    else "?all"
-                    if not given
-                    else "?now"
-                )
-            case "sensor_history":
-                signs = {"chart": "?chart", "compare": "?comparetime", "_other": "?compare", "_beyond": "?limit"}
-                found = (topic for sign, topic in signs.items() if sign in given or sign in said)
-                return next(found, "?trend" if "trend" in intent else f"?{said.get('_figure') or 'past'}")
-            case "sensor_excursions":
-                return "?often"
-            case "board_status":
-                part = {"cpu_load": "load"}.get(str(said.get("_part", "")), said.get("_part", ""))
-                return "board_ok" if "_status" in said else f"board_{part}" if part else "board_status"
-            case "output":
-                if action == "list":
-                    return intent if intent in self._own else self._answers.get(intent, "output_state")
-                if action == "off":
-                    return "output_off" if "name" in given and intent != "outputs_off" else "outputs_off"
-                is_water = intent == "output_water"
-                return (
-                    "output_water" if is_water else "output_on" if given.get("level", "on") == "on" else "output_level"
-                )
-            case "output_history":
-                return "output_past"
-            case "rule":
-                if action == "add":
-                    when = str(given.get("when", ""))
-                    if not any(word in when for word in _SIDES):
-                        return "output_daily"
-                    return "rule_switch" if "output" in given else "rule_tell"
-                return f"rule_{action}"
-            case "cron":
-                if action == "add":
-                    repeats = "cron_expr" in given or "every_seconds" in given
-                    if given.get("kind") != "tool":
-                        timed = intent in {"cron_timer", "cron_wake"}
-                        return "cron_timer" if timed else "cron_repeat" if repeats else "cron_add"
-                    if not str(given.get("message", "")).startswith("output"):
-                        return "cron_report"
-                    return "output_daily" if repeats else "output_later"
-                if action == "remove":
-                    return "cron_remove_all" if said.get("_called") == "**" else "cron_remove"
-                names = {"disable": "pause", "enable": "resume", "snooze": "move", "get": "list"}
-                return f"cron_{names.get(action, action)}"
-            case "memory_store" | "memory_share":
-                listed = "_list" in said or _LISTED.match(str(given.get("text", "")))
-                return "list_add" if listed else "memory_store"
-            case "memory_search":
-                return "list_show" if "_list" in said else "memory_search"
-            case "memory_forget":
-                return "list_remove" if "_list" in said or intent.startswith("list") else "memory_forget"
-            case "memory_update":
-                return "memory_correct"
-        return self._answers.get(match.tool, self._answers.get(intent, intent if intent in self._own else ""))
+        values = {"action": "", **said, **given, "intent": intent}
+        action = f"{match.tool}:{values['action']}"
+        for *signs, topic in map(str.split, self._named.get(action, self._named.get(match.tool, "")).splitlines()):
+            if all(_has_sign(values, sign) for sign in signs):
+                return fill_fields(topic, values)
+        told = self._answers.get(action, self._answers.get(match.tool, ""))
+        return self._answers.get(intent, intent if intent in self._own else told)
 
     def is_answer(self, topic: str, names: Sequence[str]) -> bool:
         if topic == "several":
@@ -205,3 +145,9 @@ class Topics:
             return len(names) > 1 and {*names} <= {"output_on", "output_off", "output_level", "output_water"}
         close = {topic, *self._fits.get(topic, "").split()}
         return all(name in close for name in names)
+
+
+def _has_sign(values: Mapping[str, Any], sign: str) -> bool:
+    """Whether a value is there, and, behind a "=", is as an expression says."""
+    name, _, expression = sign.partition("=")
+    return name in values and (not expression or re.fullmatch(expression, str(values[name]), re.DOTALL) is not None)
