@@ -29,7 +29,7 @@ WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 MAY = {
     # what is only true while a process lives: a lock, a socket, a pipe, a lead
-    "picoclaw/channels/socket.py": "the daemon's socket",
+    "picoclaw/daemon/socket.py": "the daemon's socket",
     "picoclaw/daemon/process.py": "the daemon's lock and its number in it, and the lock of whoever samples",
     "picoclaw/automation/clock.py": "a pipe that wakes a thread",
     "picoclaw/outputs/stop.py": "the supervisor's emergency: the mark for it must not wait for a card",

@@ -23,10 +23,10 @@ from picoclaw.channels.dashboard.live import PageQuestion
 from picoclaw.channels.dashboard.login import Logins, make_code
 from picoclaw.channels.dashboard.programs import Programs
 from picoclaw.channels.ipc import connect
-from picoclaw.channels.socket import SocketChannel
 from picoclaw.cli import run
 from picoclaw.config import Config, load_config
 from picoclaw.config.tables import HookConfig, PageConfig, PersonConfig
+from picoclaw.daemon.socket import SocketChannel
 from picoclaw.errors import ChannelError, ConfigError
 from picoclaw.messages import Text
 from picoclaw.store.database import Database

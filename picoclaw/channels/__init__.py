@@ -2,5 +2,5 @@
 
 A Telegram message: `telegram.py` polls, `telegram_api.py` reads the update, `polled.py` posts it; then
 `daemon/queue.py` puts it into the inbox (`store/inbox_outbox.py`) and has `agent/dispatcher.py` answer it. Matrix goes the same
-way, terminals come over `socket.py`, the page over `dashboard/`.
+way, terminals come over `daemon/socket.py`, the page over `dashboard/`.
 """

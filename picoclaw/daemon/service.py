@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from picoclaw.app import App
 from picoclaw.automation.clock import Wakeup
 from picoclaw.channels.channel import Channel, waits_for_approval
-from picoclaw.channels.socket import SocketChannel
 from picoclaw.daemon.background import BackgroundWorker, IdleThread, run_heartbeats
 from picoclaw.daemon.delivery import DeliveryWorker, MessageBoxes
 from picoclaw.daemon.process import (
@@ -25,6 +24,7 @@ from picoclaw.daemon.process import (
     notify_systemd,
 )
 from picoclaw.daemon.queue import MessageQueue, retry_channel_start
+from picoclaw.daemon.socket import SocketChannel
 from picoclaw.daemon.status import DaemonStatus, ModelHealth, StatusDict, collect_offline_status, merge_status
 from picoclaw.daemon.status_text import name_channel
 from picoclaw.errors import ChannelError, StoreError

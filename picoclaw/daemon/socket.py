@@ -6,10 +6,10 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from picoclaw.channels.channel import (
     ChannelStatus,
@@ -36,51 +36,13 @@ from picoclaw.messages import (
 from picoclaw.store.approvals import Approval
 from picoclaw.store.inbox_outbox import InboxMessage, OutboxMessage
 
+if TYPE_CHECKING:
+    from picoclaw.daemon.service import DaemonService
+
 _MAX_CLIENTS, _MAX_CHATS, _NO_FILE_MS = 32, 16, 500
 """Connections, and those of them that have a chat; the others are questions of a moment, or forgotten."""
 _MAX_CHATS_EACH, _MAX_WAITING_EACH, _MAX_CHARS, _MAX_NAME_CHARS = 4, 20, 16_000, 100
 """Of another user of the machine: chats at once, messages that wait, characters of a message, and of a chat's name."""
-
-
-class SocketHost(Protocol):
-    """The daemon whose terminals these are."""
-
-    @property
-    def greeting(self) -> str:
-        """Who answers, on which board."""
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the board is."""
-
-    @property
-    def running(self) -> str:
-        """The chat that is being answered, '' for none."""
-
-    def count_waiting(self, who: str) -> int:
-        """How much that a terminal has said waits to be answered."""
-
-    def has_tasks(self, session: str) -> bool:
-        """Tell whether subagents of a chat have still to work or to report."""
-
-    def mark(self, turn: Turn) -> str:
-        """What is said with an answer that comes from a simulated board."""
-
-    def wake_delivery(self) -> None:
-        """Have the outbox looked at: a chat was opened, or left."""
-
-    def find_approval(self, number: int) -> Approval | None:
-        """Look up the question of a call that needs a yes. Raises StoreError."""
-
-    @property
-    def note(self) -> Callable[[str], None]:
-        """Prints a line of the log."""
-
-    def do_command(self, word: str) -> dict[str, Any] | None:
-        """Do what is asked for beside a chat; None for a word that is not known."""
-
-    def run_fleet(self, words: dict[str, Any]) -> dict[str, Any]:
-        """Ask other boards; waits for their answers."""
 
 
 class SocketClient:
@@ -114,7 +76,7 @@ class SocketChannel:
 
     name = "socket"
 
-    def __init__(self, home: Path, daemon: SocketHost, people: Mapping[str, PersonConfig] | None = None) -> None:
+    def __init__(self, home: Path, daemon: "DaemonService", people: Mapping[str, PersonConfig] | None = None) -> None:
         """Of the `people` those are let in whom config.toml gives a login name of this machine."""
         self._home, self._daemon = home, daemon
         self._roles: dict[str, Origin] = {one.terminal: one.role for one in (people or {}).values() if one.terminal}
