@@ -78,7 +78,13 @@ class FrameReader:
                     is_named = any(slot.kind in _NAMES for slot, _ in trail)
                     found = _gather(trail, declared)
                     levels = [value for slot, value in trail if slot.name == "level"]
-                    if not intent.make or len({*levels}) < 2:  # "to 60 %, off at ten" are two orders
+                    kinds = "".join(
+                        {"output": "o", "percent": "l", "seconds": "s"}.get(slot.kind, "") for slot, _ in trail
+                    )
+                    parted = (
+                        "ol" in kinds and "o" in kinds[kinds.index("ol") + 2 :]
+                    )  # "the lamp to 30 % and the fan on"
+                    if not parted and (not intent.make or len({*levels}) < 2):  # "to 60 %, off at ten" are two orders
                         yield FrameFit(intent, found, left, covered, is_named)
 
     def _may_fit(self, frame: Frame) -> bool:

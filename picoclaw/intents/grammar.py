@@ -163,7 +163,8 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]])
     """The language of the first text that has a language, of the newest and those before it; '' where none has.
 
     It is the one that has most of the words among those it is told by, of several the one with the longer words, and of
-    two alike none. A text with a word of few letters alone ("ne 29") is in it only where no other text has one.
+    two alike none. A text with a word of few letters alone ("ne 29"), or with one word of several, is in it only where no other
+    text has one.
     """
     weak = ""
     for text in texts:
@@ -173,7 +174,10 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]])
         counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
         first = max(counts.values(), default=(0, 0))
         best = [language for language, count in counts.items() if count == first]
-        if len(best) == 1 and first[1] >= _MIN_LETTERS:
+        is_told = (
+            first[0] > 1 or sum(count[0] for count in counts.values()) == 1
+        )  # "okay aus" has one word of each of two
+        if len(best) == 1 and first[1] >= _MIN_LETTERS and is_told:
             return best[0]
         weak = weak or (best[0] if first[0] and len(best) == 1 else "")
     return weak

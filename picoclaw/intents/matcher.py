@@ -398,6 +398,8 @@ class IntentMatcher:
         swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
         if intent and (intent.after or intent.only or (s.last.name and not swallows)):
             return found  # it goes on with what was said before, of which the classifier knows nothing
+        if swallows and found and s.raw.partition(str(found.arguments.get("text")))[0].rstrip()[-1:] == ":":
+            return found  # "note: ..." says itself what it is
         shares = self._score(s)
         (share, topic), *_ = shares
         is_order = topic in topics.proposed
@@ -920,7 +922,9 @@ class IntentMatcher:
                     fit := walk.fit(template.edges, i, {})
                 ):
                     match = self._planned(self._make_match(intent, s, fit[1]), s)
-                    found += [(match, fit[0] + ("request" in fit[1]) + bool(intent.after))] if match else []
+                    score = fit[0] + ("request" in fit[1]) + bool(intent.after)
+                    if match:  # "delete the one with the fan" is of what was listed last
+                        found.append((match, 2 * score + ("_called" in match.said and match.tool == s.last.name)))
         return found
 
     def _make_match(self, intent: Intent, s: Sentence, found: SlotValues) -> IntentMatch:

@@ -335,6 +335,7 @@ class IntentProvider:
     def _find_like(self, match: IntentMatch, result: str) -> IntentMatch:
         """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
         like, say = match.said["_like"], self._matcher.say
+        list_tool = "memory_search" if match.tool.startswith("memory") else match.tool
         if match.tool in {"cron", "rule"}:
             told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
             found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
@@ -347,7 +348,7 @@ class IntentProvider:
         lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
         if len(best) != 1:
             told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
-            lines = f"{told}\n{lines}" if lines else self._tell(match, result)
+            lines = f"{told}\n{lines}" if lines else self._tell(match._replace(tool=list_tool), result)
             waits = self._tell_waiting(match) if match.tool == "rule" else []
             return match._replace(tool="", answer="\n".join([lines, *waits]), said={})
         value, shown = found[best[0]][0], rows[names[best[0]]]

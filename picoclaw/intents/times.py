@@ -219,8 +219,10 @@ class TimeReader:
         tail, none = " ".join(near), ("", "", "", 0)
         day = self._day.match(tail)
         start = day.end() if day else 0
-        spans = self._skip("span_begins", tail, start)
+        part = self._skip("parts", tail, start)  # "this evening from 6 to 10"
+        spans = self._skip("span_begins", tail, part or start)
         begin = spans or start
+        half = self._get_half(tail[start:part].strip()) if part and spans else ""
         is_begun = spans or day or bare or self._skip("at", tail)
         first, stop = self._bare_clock(tail[begin:]) if is_begun or tail[:1].isdigit() else ({}, 0)
         until = self._skip("span_ends", tail, begin + stop) if first else 0
@@ -238,6 +240,11 @@ class TimeReader:
             one, other = late if late[0] < late[1] else (one, other)  # "between 1 and 3 pm"
         if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other):
             return none
+        if half in {"pm", "night"}:
+            one = _add_half_day(one)
+            other = (
+                max(other, _add_half_day(other)) if _add_half_day(other) > one else other
+            )  # "from 10 to 2" ends at night
         later = None if day or early else self._day.match(tail, until + more)
         said = day or later
         if not (is_begun or later):
@@ -682,3 +689,8 @@ def _compute_hour(hour: int, half: str) -> int:
 
 def _make_alternatives(table: Mapping[str, Any]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"
+
+
+def _add_half_day(clock: str) -> str:
+    """A time of day past noon: "06:00" is 18:00."""
+    return f"{int(clock[:2]) + 12:02}{clock[2:]}" if clock < "12:00" else clock

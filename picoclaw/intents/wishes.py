@@ -493,9 +493,11 @@ class WishMatcher(IntentMatcher):
             return first.arguments.get("name") == match.arguments.get(
                 "name"
             )  # "now and then at 8" changes nothing of now
-        return first.tool != match.tool or (
-            "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
-        )
+        is_longer = "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
+        is_longer &= first.arguments.get("level") == match.arguments.get(
+            "level"
+        )  # not "to 30 %, and the fan for 5 minutes"
+        return first.tool != match.tool or is_longer
 
     def _begins_order(self, s: Sentence, begin: int) -> bool:
         """Whether an order begins at a word, with its verb."""
