@@ -31,6 +31,7 @@ _CRON_ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 _SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
+_MONTHLY_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) (?P<dates>\d\d?(?:,\d\d?)*) \* \*")
 _DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
 _EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
@@ -278,16 +279,20 @@ def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:
 
 
 def _describe_expression(expression: str) -> str:
-    """Say an expression of plain days and times of day in words; '' for another one."""
+    """Say an expression of plain days, or of days of the month, and times of day in words; '' for another one."""
     expression, until, last = expression.partition(UNTIL)
     found = _SIMPLE_EXPRESSION.fullmatch(expression)
-    if not found:
+    monthly = None if found else _MONTHLY_EXPRESSION.fullmatch(expression)
+    times = found or monthly
+    if not times:
         return ""
-    hours = (f"{int(hour):02}:{int(found['minute']):02}" for hour in found["hours"].split(","))
-    days = _DAY_SET_NAMES.get(found["days"]) or " and ".join(
-        CRON_WEEKDAYS[int(day)] for day in found["days"].split(",")
+    hours = " and ".join(f"{int(hour):02}:{int(times['minute']):02}" for hour in times["hours"].split(","))
+    if monthly:
+        return f"every month on day {' and '.join(monthly['dates'].split(','))} at {hours}{until}{last}"
+    days = _DAY_SET_NAMES.get(times["days"]) or " and ".join(
+        CRON_WEEKDAYS[int(day)] for day in times["days"].split(",")
     )
-    return f"every {days} at {' and '.join(hours)}{until}{last}"
+    return f"every {days} at {hours}{until}{last}"
 
 
 def change_time(plan: Plan, clock: str) -> str:

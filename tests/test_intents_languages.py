@@ -603,7 +603,7 @@ TALKS = [
     ),
     (
         ["recuérdame a las 7 el pan", "media hora más tarde"],
-        [("cron", {"action": "move", "job": 5, "at": "07:30 o'clock"})],
+        [("cron", {"action": "move", "job": 5, "at": "19:30"})],
     ),
     (["la serre est humide ?", "le plus bas depuis lundi"], [("sensor_history", PAST_HUMIDITY)]),
     (["notiere, dass der Knoblauch steckt", "und das is wie lang her"], refusals("de")),

@@ -139,9 +139,9 @@ CONVERSATIONS = [
     ]),
     (["remind me", "to stretch", "at 10:30"], [("cron", {"action": "add", "message": "stretch", "at": "10:30"})]),
     (["remind me to water the plants", WARM], read(**GREENHOUSE)),
-    (["remind me at 7 to feed the fish", "no, at 8:15"], [("cron", {"action": "move", "job": 5, "at": "08:15"})]),
+    (["remind me at 7 to feed the fish", "no, at 8:15"], [("cron", {"action": "move", "job": 5, "at": "20:15"})]),
     (["remind me at 7 to feed the fish", "cancel that"], [("cron", {"action": "remove", "job": 5})]),
-    (["remind me at 7 to feed the fish", "move it to 9:30"], [("cron", {"action": "move", "job": 5, "at": "09:30"})]),
+    (["remind me at 7 to feed the fish", "move it to 9:30"], [("cron", {"action": "move", "job": 5, "at": "21:30"})]),
     (["remind me at 7 to feed the fish", "snooze it for 5 minutes"], [
         ("cron", {"action": "snooze", "job": 5, "at_seconds": 300})
     ]),

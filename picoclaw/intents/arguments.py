@@ -377,10 +377,10 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
     if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
-    if draft.intent.after and isinstance(when := draft.found.get("when"), dict):
-        words = draft.book.words
+    words = draft.book.words
+    if (draft.intent.after or draft.s.holds(words["it"])) and isinstance(when := draft.found.get("when"), dict):
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
-        draft.found["when"] = change_weekday(keep_half_day(when, draft.last, is_bare=is_bare), draft.last)
+        draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
     return None
 
 

@@ -17,13 +17,15 @@ _ONLY_DAYS = {"1-5": "weekday", "*": "day"}
 _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
 
 
-def keep_half_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
+def keep_half_day(
+    when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_bare: bool = False
+) -> dict[str, Any]:
     """The same, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
 
-    `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
+    `result` told of the last job when it comes. `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
     """
     told = str(when.get("at", ""))
-    clock, before = _CLOCK.search(told), _find_clock(last)
+    clock, before = _CLOCK.search(told), _find_clock(last, result)
     if not (told.endswith(OCLOCK) or is_bare) or not clock or before is None:
         return dict(when)
     hour, minute = int(clock[1]), int(clock[2])
@@ -40,12 +42,12 @@ def _count_apart(one: int, other: int) -> int:
     return min(abs(one - other), 1440 - abs(one - other))
 
 
-def _find_clock(last: Mapping[str, Any]) -> int | None:
-    """The time of day that the last job comes at, in minutes; None where it was said without its half of the day."""
+def _find_clock(last: Mapping[str, Any], result: str) -> int | None:
+    """The time of day that the last job comes at, in minutes; None where that is not known."""
     if fixed := _FIXED.fullmatch(str(last.get("cron_expr", ""))):
         return int(fixed[2]) * 60 + int(fixed[1])
     told = str(last.get("at", ""))
-    clock = None if told.endswith(OCLOCK) else _CLOCK.search(told)
+    clock = _CLOCK.search(result if told.endswith(OCLOCK) else told)
     return int(clock[1]) * 60 + int(clock[2]) if clock else None
 
 
@@ -63,7 +65,7 @@ def change_rule(found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, 
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
-        at = str(keep_half_day(when, {"at": clock[0]}).get("at", "")).removesuffix(OCLOCK)
+        at = str(keep_half_day(when, {"at": clock[0]}, "").get("at", "")).removesuffix(OCLOCK)
         if not _CLOCK.fullmatch(at):
             return {}  # "make it tomorrow": a day of its own is no rule
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))

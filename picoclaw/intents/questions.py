@@ -125,8 +125,8 @@ class QuestionReader:
             return None
         if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
             return None
-        if not before and not s.asks and parts.values.keys() <= {"spot", "past_verb"} and not parts.left:
-            return None  # a name alone may be the answer to a question
+        if not before and not s.asks and parts.values.keys() <= {"spot", "past_verb"}:
+            return None  # a name alone may be the answer to a question, and "bins out" asks nothing
         found = self._decide(parts, before, s)
         return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
 

@@ -286,7 +286,7 @@ class TimeReader:
             piece = self._moment.match(tail)
             is_clear = piece and (piece["day"] or piece["part"] or piece["oclock"] or self.names_a_time(near))
             pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
-            pieces += [self._interval(tail, "")[1]]
+            pieces += [self._interval(tail, "")[1], found.end() if (found := self._monthly.match(tail)) else 0]
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
         return _parse_count(tail, max(pieces, default=0))
@@ -510,11 +510,11 @@ class TimeReader:
             week = [*CRON_WEEKDAYS, *CRON_WEEKDAYS][CRON_WEEKDAYS.index(begins) :]
             return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
         if found := self._monthly.match(tail, start):
-            date = parse_amount(found["n"] or found["m"], words["numbers"])
+            date = parse_amount(found["n"] or found["m"] or found["k"], words["numbers"])
             return ((f"{date:g}",), "", found.end()) if 1 <= date <= 31 else ((), "", 0)
         if found := self._repeats.match(tail, start):
             day, _, half = words["repeats"][found["days"]].partition(" ")
-            if day.isdecimal() or day == "month":
+            if day.isdecimal() or day.startswith("month"):
                 return (), "", 0
         elif plain and first:
             found, day, half = first, self._name_weekday(first), ""
@@ -529,12 +529,18 @@ class TimeReader:
     @cached_property
     def _monthly(self) -> re.Pattern[str]:
         """A day of every month: "on the 3rd of every month", "every month on the first"."""
-        any_of, month = self._any_of, {phrase: 1 for phrase, day in self._words["repeats"].items() if day == "month"}
-        date = (
-            rf"(?:(?:{any_of['on']}) )*(?:the )?(?P<%s>\d\d?(?={_ORDINAL})|{any_of['whole']})(?:{_ORDINAL})?(?: day)?"
+        any_of, repeats = self._any_of, self._words["repeats"]
+        every, of_month = (
+            _make_alternatives({phrase: 1 for phrase, day in repeats.items() if day == name})
+            for name in ("month", "month's")
         )
-        every = _make_alternatives(month)
-        return pattern(rf"(?:{date % 'n'} (?:{every})|(?:{every}) {date % 'm'}){_END}", re.ASCII)
+        before = _make_alternatives({**self._words["on"], **dict.fromkeys(("the", "el", "le", "dia"))})
+        date = (
+            rf"(?:(?:{before}) )*(?P<%s>\d\d?(?={_ORDINAL})|(?<=\w )\d\d?|{any_of['whole']})"
+            rf"(?:{_ORDINAL})?(?: day)?"
+        )
+        each = rf"(?:{any_of['every']}) {date % 'k'} (?:{of_month})"  # "every first of the month"
+        return pattern(rf"(?:{date % 'n'} (?:{every})|(?:{every}) {date % 'm'}|{each}){_END}", re.ASCII)
 
     def _name_weekday(self, found: re.Match[str]) -> str:
         return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])
