@@ -149,7 +149,7 @@ def load_verb(name: str) -> tuple[Callable[[Parser], None], Callable[[Options], 
     """Import what declares the options of a verb, and what runs it."""
     if name in _SHARED_MODULES:
         module = importlib.import_module(f"picoclaw.cli.{_SHARED_MODULES[name]}")
-        return getattr(module, f"add_{name}_options"), getattr(module, f"run_{name}", _run_word)
+        return getattr(module, f"add_{name}_options", lambda _: None), getattr(module, f"run_{name}", _run_word)
     # a module `run` would take the place of the function that everybody imports
     module = importlib.import_module(f"picoclaw.cli.{'daemon' if name == 'run' else name}")
     return module.options, module.run

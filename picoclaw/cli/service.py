@@ -39,7 +39,7 @@ def options(parser: Parser) -> None:
             "install": ("install a service that starts at boot, and start it", _install),
             "print": ("print the files that install would write", _print_files),
             "status": ("show whether it runs, since when, and whether its unit is up to date", _show_status),
-            "logs": ("show its journal", _show_logs),
+            "logs": ("show its journal", run_logs),
             "start": ("start it now", _control_service),
             "stop": ("stop it; with the board it starts again", _control_service),
             "restart": ("restart it, for example after a change of its settings", _control_service),
@@ -61,13 +61,6 @@ def add_logs_options(parser: Parser) -> None:
     parser.add_argument("-f, --follow", "keep printing new lines")
 
 
-def add_start_options(_: Parser) -> None:
-    """Declare nothing."""
-
-
-add_restart_options = add_start_options
-
-
 def run(given: Options, root: Path = Path("/")) -> int:
     """Do it; `root` is the folder that stands for the machine's. Raises ConfigError."""
     return given.act(given, root)
@@ -79,10 +72,6 @@ def run_start(given: Options) -> int:
 
 def run_restart(given: Options) -> int:
     return _control_service(Options(word="restart", **vars(given)), Path("/"))
-
-
-def run_logs(given: Options) -> int:
-    return _show_logs(given, Path("/"))
 
 
 def _find_installed_manager(root: Path) -> Service:
@@ -301,7 +290,7 @@ def _has_content(path: Path, text: str) -> bool:
         return False
 
 
-def _show_logs(given: Options, root: Path) -> int:
+def run_logs(given: Options, root: Path = Path("/")) -> int:
     """Become journalctl: it pages, colours and follows by itself."""
     place = _find_installed_manager(root)
     command = ["journalctl", "--user-unit" if place.user else "--unit", "picoclaw", "--lines", str(given.n)]

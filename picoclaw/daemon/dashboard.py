@@ -125,7 +125,7 @@ class DaemonBackend:
         return str(self._zone() or "")
 
     def readings(self) -> list[SensorValue]:
-        """See House.readings; while one thread measures, the others take what was measured before."""
+        """See DashboardBackend.readings; while one thread measures, the others take what was measured before."""
         if self._root:
             return self._root.readings()
         if not self._bus.acquire(blocking=not self._readings):
@@ -247,7 +247,7 @@ class DaemonBackend:
         return sorted(found, key=lambda row: -row.at)[:_MAX_ERRORS]
 
     def facts(self) -> list[ListRow]:
-        """See House.facts; outputs, plans and the log have parts of the page of their own."""
+        """See DashboardBackend.facts; outputs, plans and the log have parts of the page of their own."""
         apart: StatusDict = {"next_jobs": [], "output_lines": [], "log": []}
         if self._config.person:
             board = kernel.check_health(self._wiring.board, self._now(), str(self._config.home))
@@ -290,7 +290,7 @@ class DaemonBackend:
             return [make_question(one) for one in asked if one.at > since or one.state == "waiting"]
 
     def notes(self, words: str) -> list[ListRow]:
-        """See House.notes; by words alone, so that no second model is in memory."""
+        """See DashboardBackend.notes; by words alone, so that no second model is in memory."""
         now = self._now()
         with self.lock:
             is_there = bool(words.strip()) and self._config.folder.is_dir()

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from picoclaw.automation.clock import wake_all
 from picoclaw.config.tables import SensorConfig
@@ -29,11 +29,14 @@ from picoclaw.files import read_file, write_atomic
 from picoclaw.hw import loader
 from picoclaw.hw.board import Bias, Board, LineHandle, LineLocation, find_bus_using, find_line
 from picoclaw.outputs import audit, config, supervisor
-from picoclaw.outputs.config import OFF, ON, OutputConfig, OutputsFile, RequiredSensor, StopButton, format_level
-from picoclaw.outputs.limits import OnPeriod, OutputRequest, SensorSample, check_required_sensor, prune_periods
+from picoclaw.outputs.config import OFF, ON, OutputConfig, OutputsFile, StopButton, format_level
+from picoclaw.outputs.limits import OnPeriod, OutputRequest, check_required_sensor, prune_periods
 from picoclaw.outputs.supervisor import LIVE_FILE, STOP_FILE
 from picoclaw.records import NamedTuple, asdict, dataclass
 from picoclaw.workspace import find_outputs_file
+
+if TYPE_CHECKING:
+    from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler
 
 _PERMISSION_TIMEOUT_S, _PERMISSION_RETRY_S = 1.0, 0.01
 _STEP = 1.0  # percent; a PWM chip of 8 bits, the coarsest there is, has steps of 0.4
@@ -310,16 +313,6 @@ class Lease(NamedTuple):
     client: int | None
 
 
-class SampleSource(Protocol):
-    """Measurements of the required sensors."""
-
-    def latest(self, needs: RequiredSensor) -> SensorSample | None: ...
-
-    def want(self, needs: RequiredSensor) -> None:
-        """Ask for a new one, which comes later or never."""
-        ...
-
-
 @dataclass(eq=False)
 class PendingRequest:
     """What a client has asked for and what has to be on the disk first: `is_done` when it is, or cannot be (`error`).
@@ -567,7 +560,7 @@ class Leases:
         """A client goes, and what it switched on stays until its end."""
         self.running = {n: x._replace(client=None) if x.client == client else x for n, x in self.running.items()}
 
-    def end_due(self, samples: SampleSource) -> None:
+    def end_due(self, samples: "RequiredSensorSampler") -> None:
         """End each lease whose time is over or whose sensor fails; try again what would not go safe."""
         now = self._clock()
         for output, _, ends, _ in list(self.running.values()):
@@ -583,7 +576,7 @@ class Leases:
             if self._clock() >= at:
                 self.make_safe(output, "safe", "tried again")
 
-    def next_due(self, samples: SampleSource, *, critical: bool) -> float | None:
+    def next_due(self, samples: "RequiredSensorSampler", *, critical: bool) -> float | None:
         """When `end_due` is to be called next, None for not at all; `critical`: when something has to go safe."""
         moments = [at for _, at in self.unsafe.values()]
         for output, _, ends, _ in self.running.values():

@@ -40,7 +40,7 @@ class RequiredSensorSampler:
         return self._samples.get((needs.sensor, needs.quantity))
 
     def want(self, needs: RequiredSensor) -> None:
-        """See Samples.want; one that is under way is waited for."""
+        """Ask for a new one, which comes later or never; one that is under way is waited for."""
         key = (needs.sensor, needs.quantity)
         if key in self._asked:
             return

@@ -23,7 +23,7 @@ from picoclaw.outputs import config
 from picoclaw.outputs.config import OutputConfig, format_level
 from picoclaw.outputs.limits import LimitContext, OutputRequest, Refusal, SensorSample, check_limits, resolve_seconds
 from picoclaw.outputs.supervisor import LONGEST_LINE, STOP_FILE
-from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputDrivers, OutputPlan, SampleSource, StopButtonInput
+from picoclaw.outputs.supervisor.leases import Lease, Leases, OutputDrivers, OutputPlan, StopButtonInput
 from picoclaw.outputs.supervisor.sensing import RequiredSensorSampler, make_measure_function, read_trusted_time
 from picoclaw.text import parse_json_object
 
@@ -88,7 +88,7 @@ class RequestHandler:
         self,
         home: Path,
         leases: Leases,
-        samples: SampleSource,
+        samples: RequiredSensorSampler,
         clock: Callable[[], float],
         wall: Callable[[], datetime | None],
         board: Board,
