@@ -17,7 +17,7 @@ from picoclaw.text import stem_word
 
 _TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past", "window"})
 _NAMES = frozenset({"sensor", "output"})
-_ORDERED = frozenset({"own_driven", "run_said", "on_word", "off_word", "off_verb", "run_word", "switch"})
+_ORDERED = frozenset({"onoff_level", "own_driven", "run_said", "on_word", "off_word", "off_verb", "run_word", "switch"})
 """Parts behind which a length is how long an output stays on, and not how long a limit has to be passed."""
 _NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
 """Tables of words that change the meaning of what stands beside them, and are never passed over."""
