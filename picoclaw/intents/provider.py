@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
+from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import change_days
 from picoclaw.intents.conversation import (
@@ -33,13 +33,14 @@ from picoclaw.intents.grammar import (
     is_whole,
 )
 from picoclaw.intents.matcher import HOLE
+from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
 from picoclaw.prompts import remove_hints
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS, format_duration
+from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
 _FIELDS = pattern(r"\{(\w+)\}")
@@ -69,13 +70,8 @@ _NAME_WORD = pattern(r"[^\W\d_]+")
 _LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
-_SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
-_VALUE = pattern(r"-?\d+(?:\.\d+)?")
-_MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
-_SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
-"""A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
 
 
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
@@ -286,7 +282,7 @@ class IntentProvider:
         if "notify" in arguments:  # made of the names that the tools have for quantities
             said, named = (str(one.get("when", "")).partition(".")[0] for one in (match.arguments, arguments))
             told = re.sub(rf"^{re.escape(said)}(?=: )", named, arguments["notify"])
-            arguments["notify"] = self._tell(match, told)
+            arguments["notify"] = self._wording.tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
     def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:
@@ -298,7 +294,7 @@ class IntentProvider:
         told = self._matcher.tools[match.tool]["gives"]["job"]
         numbers = [int(found[1]) for row in rows.splitlines() if (found := re.match(told, row))]
         if not numbers:
-            return [match._replace(tool="", answer=self._tell(match, rows), said={})]
+            return [match._replace(tool="", answer=self._wording.tell(match, rows), said={})]
         said = {key: value for key, value in match.said.items() if key != "_called"}
         return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
 
@@ -330,7 +326,7 @@ class IntentProvider:
         if name == _ANY_ONE:
             numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
             text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
-        return match._replace(tool="", answer=f"{text}\n{self._tell(match, rows)}".strip(), said={})
+        return match._replace(tool="", answer=f"{text}\n{self._wording.tell(match, rows)}".strip(), said={})
 
     def _find_like(self, match: IntentMatch, result: str) -> IntentMatch:
         """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
@@ -339,7 +335,7 @@ class IntentProvider:
         if match.tool in {"cron", "rule"}:
             told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
             found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
-            rows = {number: self._tell(match, _AHEAD.sub("", row)) for number, row in found}
+            rows = {number: self._wording.tell(match, _AHEAD.sub("", row)) for number, row in found}
         else:
             found = [(note, note) for note in dict.fromkeys(_NOTE_ROW.findall(result))]
             rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
@@ -348,7 +344,7 @@ class IntentProvider:
         lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
         if len(best) != 1:
             told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
-            lines = f"{told}\n{lines}" if lines else self._tell(match._replace(tool=list_tool), result)
+            lines = f"{told}\n{lines}" if lines else self._wording.tell(match._replace(tool=list_tool), result)
             waits = self._tell_waiting(match) if match.tool == "rule" else []
             return match._replace(tool="", answer="\n".join([lines, *waits]), said={})
         value, shown = found[best[0]][0], rows[names[best[0]]]
@@ -596,6 +592,11 @@ class IntentProvider:
         """What is said to a message that needs no tool."""
         return fill_fields(match.answer, {**self._name_moment(text), **match.arguments})
 
+    @property
+    def _wording(self) -> ResultWording:
+        """How results are told in the language of the text."""
+        return ResultWording(self._matcher.say, self._matcher.tools, self._matcher.intents)
+
     def _name_moment(self, text: str) -> dict[str, str]:
         """The weekday, the date and the time in the head of a message, in the words of the language."""
         moment = _read_moment(text)
@@ -608,7 +609,7 @@ class IntentProvider:
     def word_result(self, wish: str, call: ToolCall, result: str) -> str:
         """Tell what a call has brought, as the words of the wish ask for it."""
         match = self.match(wish, {call.name}) if wish else None
-        return self._result(match if match and match.tool == call.name else None, result)
+        return self._wording.tell_result(match if match and match.tool == call.name else None, result)
 
     def events(self, request: Request) -> Iterator[Event]:
         last = request.messages[-1] if request.messages else Message("user", "")
@@ -727,7 +728,7 @@ class IntentProvider:
         turn = split_turns(messages)[-1:]
         calls = _merge_elsewhere(list_calls(turn[0]) if turn else [])
         if not calls:
-            return self._result(None, remove_hints(messages[-1].text))
+            return self._wording.tell_result(None, remove_hints(messages[-1].text))
         asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
         message, wishes = self._latest
         if message is not messages[asked - 1]:  # another process has asked
@@ -741,10 +742,12 @@ class IntentProvider:
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
             told.append(
-                self._result(match, keep_days(result, match.said["_day"], now.date()) if match and now else result)
+                self._wording.tell_result(
+                    match, keep_days(result, match.said["_day"], now.date()) if match and now else result
+                )
             )
         if len(matches) == 2 and "_other" in matches[0].said:
-            told.append(self._compare([result for _, result in calls], matches))
+            told.append(self._wording.compare([result for _, result in calls], matches))
         is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
         if is_missed or any(one.intent == "rule_list" for one in matches):
             told += self._tell_waiting(matches[-1] if matches else None)
@@ -754,131 +757,8 @@ class IntentProvider:
 
     def _tell_waiting(self, match: IntentMatch | None) -> list[str]:
         """The rules that wait for a yes, each in a line."""
-        shown = ({"number": n, "means": self._tell(match, means)} for n, means in self._list_waiting().items())
+        shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in self._list_waiting().items())
         return [fill_fields(self._matcher.say["waits"], one) for one in shown]
-
-    def _compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
-        """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
-        row = self._matcher.tools[matches[0].tool]["row"]
-        rows = [[one.groupdict() for one in re.finditer(row, result)] for result in results]
-        if len(rows) != len(matches) or any(len(found) != 1 for found in rows):
-            return ""
-        told = [found[0].get("mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
-        (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)
-        if unit != other or not (_VALUE.fullmatch(first) and _VALUE.fullmatch(second)):
-            return ""
-        values = [
-            (float(one), str(match.arguments["sensor"])) for one, match in zip((first, second), matches, strict=True)
-        ]
-        (low, lower), (high, higher) = sorted(values)
-        fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
-        told_of = "mean_difference" if "mean" in rows[0][0] else "difference"
-        sense = matches[0].said.get("_sense")
-        is_so = (matches[0].arguments["sensor"] == higher) == (sense == "more")
-        answer = f"{self._matcher.say['yes' if is_so and high > low else 'no']} " if sense else ""
-        return answer + fill_fields(self._matcher.say[told_of] or self._matcher.say["difference"], fields)
-
-    def _result(self, match: IntentMatch | None, result: str) -> str:
-        if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
-            return self._waiting(match, result)
-        if result.startswith("error: "):
-            told = self._tell(match, result)  # a whole sentence about a failure stands by itself
-            failed = self._matcher.say["failed"] if told.startswith("error: ") else "{result}"
-            return fill_fields(failed, {"result": told.removeprefix("error: ")})
-        result = _SEARCH_HIT.sub(r"\1", result)
-        if match is None:
-            return result
-        return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
-
-    def _word(self, match: IntentMatch, result: str) -> str:
-        """A tool's result as the data words it: of its rows those that were asked for."""
-        tool, own = self._matcher.tools.get(match.tool, {}), self._matcher.intents[match.intent].each
-        each = {**tool.get("each", {}), **own}
-        if match.arguments.get("chart") or own.get("", " ") == "":
-            return self._tell(match, result)
-        found = [one.groupdict() for one in re.finditer(tool["row"], result)] if "row" in tool else []
-        rows = [self._add_wording(match, row) for row in found]
-        keys = [_choose_wording(match, row) for row in rows]
-        wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
-        if any(not row.keys() >= set(_FIELDS.findall(text)) for row, text in zip(rows, wording, strict=True)):
-            return self._tell(match, result)
-        none = each.get("none", "") if rows and any(wording) else ""
-        told = [
-            fill_fields(text, row)
-            for row, text in zip(rows, wording, strict=True)
-            if all(row.get(name[1:], value) == value for name, value in match.said.items() if isinstance(value, str))
-        ]
-        return self._tell(match, "\n".join(filter(None, told)) or none or result)
-
-    def _add_wording(self, match: IntentMatch, row: dict[str, Any]) -> dict[str, Any]:
-        """A row with what is computed of it: degrees Fahrenheit, and times and differences in words."""
-        say = self._matcher.say
-        more = str(row.get("more") or "")
-        windows = {
-            "when": self._name_window(str(match.arguments.get("when") or "last 24 hours")),
-            "compare": self._name_window(str(match.arguments.get("compare", ""))),
-        }
-        difference = f"{more[1:]} {say['less' if more[:1] == '-' else 'more']}" if more else ""
-        return {**_add_fahrenheit(row), **windows, "difference": difference}
-
-    def _name_window(self, when: str) -> str:
-        """A time that is past, in words of the language."""
-        for expression, told in self._matcher.tools.get("window", {}).get("told", {}).items():
-            when = re.sub(expression, told, when)
-        return when
-
-    def _tell(self, match: IntentMatch | None, text: str) -> str:
-        """What a tool says, in the words of the language, with lengths of time as people say them."""
-        for tool in (match.tool, "all") if match else ():
-            for expression, told in self._matcher.tools.get(tool, {}).get("told", {}).items():
-                text = re.sub(expression, told, text)
-        return _SECONDS.sub(_format_seconds, text) if match and match.tool in {"output", "cron"} else text
-
-    def _waiting(self, match: IntentMatch | None, newest: str) -> str:
-        """Ask the owner for the yes that a call waits for, with what it would do."""
-        number = _JOB_NUMBER.search(newest)
-        if match is None or number is None:
-            return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
-        does = self._matcher.tools.get(match.tool, {}).get("does", "do this")
-        asks = self._matcher.intents[match.intent].asks or f"Shall I {does}?"
-        means = self._tell(match, newest.partition(MEANING_PREFIX)[2])
-        question = f"{fill_fields(asks, match.arguments)} {means}".strip()
-        return fill_fields(self._matcher.say["waiting"], {"asks": question, "number": number[1]})
-
-
-def _format_seconds(found: re.Match[str]) -> str:
-    return format_duration(round(float(found[1])), exact=True)
-
-
-def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
-    """Which of an intent's `each` says a row: of a limit, a comparison, one moment or a figure."""
-    if "_beyond" in match.said:
-        return _judge_row(row, match.said)
-    if more := str(row.get("more") or ""):
-        if not float(_VALUE.findall(more)[0]):
-            return "same"
-        sense = match.said.get("_sense")
-        return ("yes" if (more[0] == "-") == (sense == "less") else "no") if sense else "compare"
-    is_moment = _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))) and "_figure" not in match.said
-    if is_moment and row.get("mean"):
-        return "moment"
-    return str(match.said.get("_figure", "")) or next((name[1:] for name in match.said if name[1:] in row), "")
-
-
-def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
-    """Whether a row's value is beyond what was asked for, as a key of an intent's `each`: yes_above, no_below."""
-    side = "above" if said["_beyond"] in {"above", "at least"} else "below"
-    found = _VALUE.match(str(row.get("value") or row.get("max" if side == "above" else "min") or ""))
-    if not found:
-        return ""
-    value, limit = float(found[0]), float(said["_limit"])
-    beyond = value > limit if side == "above" else value < limit
-    return f"{'yes' if beyond or (value == limit and said['_beyond'].startswith('at ')) else 'no'}_{side}"
-
-
-def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
-    has_degrees = row.get("unit") == "°C" and row.get("value")
-    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}" if has_degrees else ""}
 
 
 def _find_level_before(messages: Sequence[Message]) -> str:

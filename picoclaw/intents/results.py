@@ -1,0 +1,149 @@
+"""What a call has brought, in the words of a language: rows, comparisons, failures, and what waits for a yes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
+from picoclaw.intents.grammar import GrammarData, Intent, IntentMatch, fill_fields
+from picoclaw.text import pattern
+from picoclaw.times import format_duration
+
+_FIELDS = pattern(r"\{(\w+)\}")
+_JOB_NUMBER = pattern(r" as number (\d+) ")
+_SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
+_VALUE = pattern(r"-?\d+(?:\.\d+)?")
+_MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
+_SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
+"""A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
+
+
+class ResultWording:
+    """The wording of one language."""
+
+    def __init__(self, say: Mapping[str, str], tools: Mapping[str, GrammarData], intents: Mapping[str, Intent]) -> None:
+        self._say, self._tools, self._intents = say, tools, intents
+
+    def compare(self, results: Sequence[str], matches: Sequence[IntentMatch]) -> str:
+        """Say which of two sensors reads more, and by how much; '' unless each has one such value."""
+        row = self._tools[matches[0].tool]["row"]
+        rows = [[one.groupdict() for one in re.finditer(row, result)] for result in results]
+        if len(rows) != len(matches) or any(len(found) != 1 for found in rows):
+            return ""
+        told = [found[0].get("mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
+        (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)
+        if unit != other or not (_VALUE.fullmatch(first) and _VALUE.fullmatch(second)):
+            return ""
+        values = [
+            (float(one), str(match.arguments["sensor"])) for one, match in zip((first, second), matches, strict=True)
+        ]
+        (low, lower), (high, higher) = sorted(values)
+        fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
+        told_of = "mean_difference" if "mean" in rows[0][0] else "difference"
+        sense = matches[0].said.get("_sense")
+        is_so = (matches[0].arguments["sensor"] == higher) == (sense == "more")
+        answer = f"{self._say['yes' if is_so and high > low else 'no']} " if sense else ""
+        return answer + fill_fields(self._say[told_of] or self._say["difference"], fields)
+
+    def tell_result(self, match: IntentMatch | None, result: str) -> str:
+        """What a call has brought, as its intent tells it; a failure and what waits for a yes in the words of the language."""
+        if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
+            return self._ask_approval(match, result)
+        if result.startswith("error: "):
+            told = self.tell(match, result)  # a whole sentence about a failure stands by itself
+            failed = self._say["failed"] if told.startswith("error: ") else "{result}"
+            return fill_fields(failed, {"result": told.removeprefix("error: ")})
+        result = _SEARCH_HIT.sub(r"\1", result)
+        if match is None:
+            return result
+        return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
+
+    def _word(self, match: IntentMatch, result: str) -> str:
+        """A tool's result as the data words it: of its rows those that were asked for."""
+        tool, own = self._tools.get(match.tool, {}), self._intents[match.intent].each
+        each = {**tool.get("each", {}), **own}
+        if match.arguments.get("chart") or own.get("", " ") == "":
+            return self.tell(match, result)
+        found = [one.groupdict() for one in re.finditer(tool["row"], result)] if "row" in tool else []
+        rows = [self._add_wording(match, row) for row in found]
+        keys = [_choose_wording(match, row) for row in rows]
+        wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
+        if any(not row.keys() >= set(_FIELDS.findall(text)) for row, text in zip(rows, wording, strict=True)):
+            return self.tell(match, result)
+        none = each.get("none", "") if rows and any(wording) else ""
+        told = [
+            fill_fields(text, row)
+            for row, text in zip(rows, wording, strict=True)
+            if all(row.get(name[1:], value) == value for name, value in match.said.items() if isinstance(value, str))
+        ]
+        return self.tell(match, "\n".join(filter(None, told)) or none or result)
+
+    def _add_wording(self, match: IntentMatch, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with what is computed of it: degrees Fahrenheit, and times and differences in words."""
+        say = self._say
+        more = str(row.get("more") or "")
+        windows = {
+            "when": self._name_window(str(match.arguments.get("when") or "last 24 hours")),
+            "compare": self._name_window(str(match.arguments.get("compare", ""))),
+        }
+        difference = f"{more[1:]} {say['less' if more[:1] == '-' else 'more']}" if more else ""
+        return {**_add_fahrenheit(row), **windows, "difference": difference}
+
+    def _name_window(self, when: str) -> str:
+        """A time that is past, in words of the language."""
+        for expression, told in self._tools.get("window", {}).get("told", {}).items():
+            when = re.sub(expression, told, when)
+        return when
+
+    def tell(self, match: IntentMatch | None, text: str) -> str:
+        """What a tool says, in the words of the language, with lengths of time as people say them."""
+        for tool in (match.tool, "all") if match else ():
+            for expression, told in self._tools.get(tool, {}).get("told", {}).items():
+                text = re.sub(expression, told, text)
+        return _SECONDS.sub(_format_seconds, text) if match and match.tool in {"output", "cron"} else text
+
+    def _ask_approval(self, match: IntentMatch | None, newest: str) -> str:
+        """Ask the owner for the yes that a call waits for, with what it would do."""
+        number = _JOB_NUMBER.search(newest)
+        if match is None or number is None:
+            return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
+        does = self._tools.get(match.tool, {}).get("does", "do this")
+        asks = self._intents[match.intent].asks or f"Shall I {does}?"
+        means = self.tell(match, newest.partition(MEANING_PREFIX)[2])
+        question = f"{fill_fields(asks, match.arguments)} {means}".strip()
+        return fill_fields(self._say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _format_seconds(found: re.Match[str]) -> str:
+    return format_duration(round(float(found[1])), exact=True)
+
+
+def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
+    """Which of an intent's `each` says a row: of a limit, a comparison, one moment or a figure."""
+    if "_beyond" in match.said:
+        return _judge_row(row, match.said)
+    if more := str(row.get("more") or ""):
+        if not float(_VALUE.findall(more)[0]):
+            return "same"
+        sense = match.said.get("_sense")
+        return ("yes" if (more[0] == "-") == (sense == "less") else "no") if sense else "compare"
+    is_moment = _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))) and "_figure" not in match.said
+    if is_moment and row.get("mean"):
+        return "moment"
+    return str(match.said.get("_figure", "")) or next((name[1:] for name in match.said if name[1:] in row), "")
+
+
+def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
+    """Whether a row's value is beyond what was asked for, as a key of an intent's `each`: yes_above, no_below."""
+    side = "above" if said["_beyond"] in {"above", "at least"} else "below"
+    found = _VALUE.match(str(row.get("value") or row.get("max" if side == "above" else "min") or ""))
+    if not found:
+        return ""
+    value, limit = float(found[0]), float(said["_limit"])
+    beyond = value > limit if side == "above" else value < limit
+    return f"{'yes' if beyond or (value == limit and said['_beyond'].startswith('at ')) else 'no'}_{side}"
+
+
+def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
+    has_degrees = row.get("unit") == "°C" and row.get("value")
+    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}" if has_degrees else ""}
