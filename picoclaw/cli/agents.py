@@ -373,11 +373,9 @@ def _confirm(*, by_model: bool, yes: bool) -> bool | None:
         return None
     termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     try:
-        agreed = input("Write these files? [y/N] " if by_model else "Write the templates? [y/N] ")
+        if confirm("Write these files?" if by_model else "Write the templates?"):
+            return True
     except EOFError:
-        agreed = ""
         print()
-    if agreed.strip().lower() in {"y", "yes"}:
-        return True
     print("Nothing was written.")
     return False

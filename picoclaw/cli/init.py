@@ -164,7 +164,7 @@ def _offer_restart(*, asks: bool) -> None:
         print_wrapped("End the `picoclaw run` that runs, and start it again.")
     elif not found.user and os.geteuid() != 0:
         print_wrapped("`sudo picoclaw restart` does that.")
-    elif asks and _ask("Restart it now?", ("", "y", "yes")):
+    elif asks and confirm("Restart it now?"):
         systemd.run_systemctl(found, "restart", "picoclaw")
         print("It is restarted.")
 
