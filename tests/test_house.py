@@ -138,6 +138,16 @@ def test_importing_picoclaw_touches_nothing():
     assert done.stdout.strip() == "['picoclaw']"
 
 
+def test_a_model_is_asked_without_the_matcher():
+    code = (
+        "import sys; from picoclaw.app import App; from picoclaw.config.tables import Config, ModelConfig;"
+        " from pathlib import Path; App(Config(Path('/nowhere'), ModelConfig('http://localhost:1/v1', 'm')), None).provider;"
+        " print([name for name in sys.modules if name.startswith('picoclaw.intents')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_version_imports_next_to_nothing():
     assert not modules_of("--version") & {"argparse", "json", "inspect", "apsw", "httpcore", "tomllib", "picoclaw.cli"}
 

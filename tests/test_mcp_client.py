@@ -12,7 +12,7 @@ from picoclaw.config import load_config
 from picoclaw.config.tables import McpConfig
 from picoclaw.errors import ConfigError
 from picoclaw.mcp import client as mcp_client
-from picoclaw.mcp import pins
+from picoclaw.mcp import http, pins
 from picoclaw.messages import Caller, Request, Stop, ToolCall
 from picoclaw.providers.sanitize import encode_tool_names
 from picoclaw.records import replace
@@ -521,3 +521,8 @@ def test_a_server_of_the_sandbox_service_has_its_errors_apart(tmp_path, monkeypa
         for process in started:
             process.wait(10)
     assert len(started) == 2
+
+
+def test_a_line_end_that_comes_in_two_pieces_ends_no_event():
+    pieces = iter([b'data: {"a":\r', b"\ndata: 1}\r\n\r\n"])
+    assert [event.data for event in http._iter_events(pieces)] == ['{"a":\n1}']
