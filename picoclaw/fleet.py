@@ -563,20 +563,18 @@ class Fleet:
         reply_to = self._topic(self._keys.number, "answer")
         return self._connection.publish_request(topic, payload, _EXPIRY_S, number.encode(), reply_to)
 
-    def describe(self, *, asks: bool = True) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, Any]]:
         """List the boards with what they have said of themselves, and whether they answer now."""
         peers = sorted(self._keys.peers.values(), key=lambda peer: (peer.name.lower(), peer.number))
-        found = {one.peer.number: one for one in self.ask(peers, "ping", "", 1.0)} if asks else {}
         rows = []
-        for peer in peers:
+        for one in self.ask(peers, "ping", "", 1.0):
+            peer = one.peer
             row: dict[str, Any] = {"name": peer.name, "number": peer.number, "asks": peer.asks}
             if presence := self._presences.get(peer.number):
                 since = format_duration(time.monotonic() - presence.at)
                 heard = f"said {since} ago" if not presence.is_kept else "as the broker has kept it"
                 row |= {**presence.board, "name": peer.name, "heard": heard}
-            if one := found.get(peer.number):
-                row |= {"answers": one.good, "problem": "" if one.good else one.text}
-            rows.append(row)
+            rows.append(row | {"answers": one.good, "problem": "" if one.good else one.text})
         return rows
 
     def _find_source(self, asked: str, what: str) -> tuple[Peer, str]:

@@ -319,16 +319,15 @@ class WorkspaceTemplates:
         return known | {name: self._read_template(name) for name in digests}  # an older list has no texts
 
 
-def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = None) -> str:
+def read_onboarding(home: Path, *, tidy: bool = True) -> str:
     """Return what the first meeting is held by, '' when it is over; raises ConfigError for a page that is none.
 
     A page that says nothing ends it, and is deleted by `tidy`. In a fresh home it is the template that will be seeded.
     """
-    workspace, source = home / "workspace", templates or find_shipped("templates") / "workspace"
-    path = workspace / ONBOARDING_PAGE
-    found = read_text(path, MAX_PAGE_BYTES, workspace)
-    if found is None and WorkspaceTemplates(home, source).is_home_fresh():
-        found = read_text(source / ONBOARDING_PAGE, MAX_PAGE_BYTES)
+    path = home / "workspace" / ONBOARDING_PAGE
+    found = read_text(path, MAX_PAGE_BYTES, path.parent)
+    if found is None and WorkspaceTemplates(home).is_home_fresh():
+        found = read_text(find_shipped("templates") / "workspace" / ONBOARDING_PAGE, MAX_PAGE_BYTES)
     if found is None:
         return ""
     said = remove_hidden(found, trusting=True).strip()
@@ -342,10 +341,10 @@ def read_onboarding(home: Path, *, tidy: bool = True, templates: Path | None = N
     return said
 
 
-def find_onboarding(home: Path, *, tidy: bool = True) -> str:
+def find_onboarding(home: Path) -> str:
     """Return the onboarding page, '' if onboarding is over or the page cannot be read."""
     try:
-        return read_onboarding(home, tidy=tidy)
+        return read_onboarding(home)
     except ConfigError:
         return ""
 
@@ -418,7 +417,7 @@ class Pages:
         try:
             if self._personal:
                 return remove_hidden(self._read_own(ONBOARDING_PAGE) or "", trusting=True).strip()
-            return read_onboarding(self._home, tidy=tidy, templates=self._source)
+            return read_onboarding(self._home, tidy=tidy)
         except ConfigError as error:
             self._problems[ONBOARDING_PAGE] = str(error)
             return ""

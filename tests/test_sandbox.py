@@ -133,7 +133,7 @@ def test_what_instructs_later_turns_cannot_be_made_either(tmp_path):
     bench.run("sleep", "20", background=True, write=True)
     during = {path.name for path in bench.workspace.iterdir()}
     assert during == {"AGENTS.md", "BOOTSTRAP.md", "prompts", ".agents", "memory", "mine.txt"}
-    assert not find_onboarding(bench.home, tidy=True)
+    assert not find_onboarding(bench.home)
     assert bench.run("python3", "-c", MAKES, write=True) == "[exit code 0]"
     assert {path.name for path in bench.workspace.iterdir()} == during, "the other command still needs them"
     (bench.workspace / "prompts/own.md").write_text("the owner's")

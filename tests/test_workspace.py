@@ -299,7 +299,7 @@ def test_what_is_there_is_not_named_as_missing_when_the_list_is_gone(home):
 )
 def test_a_meeting_lasts_while_its_page_says_something(home, page, text, told):
     path = page(ONBOARDING_PAGE, text)
-    assert find_onboarding(home, tidy=False) == (told or "")
+    assert Pages(home).read_onboarding(tidy=False) == (told or "")
     assert path.exists()
     assert find_onboarding(home) == (told or "")
     assert path.exists() == (told is not None)
