@@ -93,6 +93,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         text = self._name_both(text)
+        text = self._put_days_first(text, offered) if "," in text else text
         text = self._drop_reason(text, offered, topic, last) if "," in text else text
         parts = self._match_all(text, offered, topic, last)
         if len(parts) == 1:
@@ -106,6 +107,21 @@ class WishMatcher(IntentMatcher):
             told += [(said, call) for call in calls] or [(said, match)]
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
+        """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
+        head, _, tail = text.rpartition(",")
+        s, first, days = Sentence(tail, self.words), Sentence(head, self.words), self._book.slot("only_days")
+        begin = next((i for i, word in enumerate(s.words) if word not in self.words["narrows"]), 0)
+        reads = (end == len(s.words) for i in (begin, begin + 1) for _, end in self._reader.read(days, s, i))
+        near = (i for i in range(len(first.words)) if self.times.count_part(first.words[i : i + MAX_SHORT_WORDS]))
+        if not begin or not any(reads) or (at := next(near, -1)) < 0:
+            return text
+        told = s.text(begin, len(s.words))
+        turned = f"{first.text(0, at) if at else ''} {told} {first.text(at, len(first.words))}".strip()
+        match = self.match(turned, offered)
+        repeats = match is not None and (match.tool == "rule" or "cron_expr" in match.arguments)
+        return turned if repeats and is_complete(match) else text
 
     def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
         """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
@@ -536,6 +552,7 @@ class WishMatcher(IntentMatcher):
             call = ToolCall("", first.tool, first.arguments)
             topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
             rest = self._match_all(tail, offered, topic, call)
+            rest = [(said, None if match and _lacks_job(match) else match) for said, match in rest]
             reads = rest and rest[0][1] and not self.moves(rest[0][1])
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
             if all(is_whole(match) for _, match in rest):
@@ -573,6 +590,12 @@ class WishMatcher(IntentMatcher):
 def _switches(match: IntentMatch) -> bool:
     """Whether an output is switched, now or as planned."""
     return match.tool == "output" or str(match.arguments.get("message", "")).startswith("output ")
+
+
+def _lacks_job(match: IntentMatch) -> bool:
+    """Whether a match changes a reminder that has no number: one that the sentence itself only sets."""
+    changes = match.tool == "cron" and match.arguments.get("action") not in {"add", "list"}
+    return changes and "job" not in match.arguments and match.said.keys().isdisjoint({"_called", "_like"})
 
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
