@@ -434,13 +434,16 @@ def _change_planned(draft: Draft) -> IntentMatch | None:
     return None
 
 
-def _change_limit(draft: Draft) -> None:
-    """The limit of the last rule, in the unit that it had."""
+def _change_limit(draft: Draft) -> IntentMatch | None:
+    """The limit of the last rule, in the unit that it had; a rule by the clock has none."""
     limit = draft.found["limit"]
+    if draft.intent.after == "rule" and str(draft.last.get("when", "")).startswith("every "):
+        return draft.unknown
     if draft.intent.after == "rule" and isinstance(limit, dict):
         scale = "" if "_scale" in limit else draft.s.read_last("_scale")
         limit = {name: one for name, one in limit.items() if name != "quantity"}
         draft.found["limit"] = limit | ({"limit": scale_value(limit["limit"], scale)} if scale else {})
+    return None
 
 
 def _set_level(draft: Draft) -> IntentMatch | None:
