@@ -71,7 +71,7 @@ def test_a_reading_of_what_is_not_there_is_refused_when_it_is_planned(home):
     )
     assert "no sensor 'pool' measures temperature; there are: greenhouse, cpu" in pool
     assert "no sensor measures co2; there are: greenhouse, cpu" in co2
-    assert there.startswith("job 1 is kept")
+    assert there.startswith("Planned as 1: read temperature of greenhouse, every 1 h")
 
 
 def test_a_rule_that_waits_is_shown_in_plain_words(home):
