@@ -582,11 +582,16 @@ def test_an_output_is_switched_past_the_same_guard_as_by_a_model(board):
     ):
         assert said in board(text).removeprefix("error: Nothing was done: "), text
     assert board("/set pump on 30s").startswith("pump is on")
+    assert "until you type /resume" in board.turn("STOP").reply
+    assert "/resume" in board("/set pump on 30s")
+    assert board("/resume") == "resumed: outputs may be switched on again"
+    assert board("/set pump on 30s").startswith("pump is on")
     board("/set pump off")
 
 
 def test_without_outputs_that_is_said(bare):
-    assert bare("/set pump on") == "error: Nothing was done: no output is declared in outputs.toml."
+    for text in ("/set pump on", "/resume"):
+        assert bare(text) == "error: Nothing was done: no output is declared in outputs.toml."
 
 
 def test_reminders_of_any_chat_are_paused_resumed_and_removed(board):

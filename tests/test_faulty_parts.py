@@ -647,7 +647,7 @@ def runs(app):
     return (home / "sim/line17").read_text().strip(), (home / supervisor.STOP_FILE).exists()
 
 
-SAFE = "everything is at its safe level; nothing is switched on until you type `picoclaw outputs resume`"
+SAFE = "everything is at its safe level; nothing is switched on until you type /resume, or `picoclaw outputs resume` on the board"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.agents import list_agents
 from picoclaw.automation.clock import wake_all
 from picoclaw.automation.rules import enable_rule, remove_rule
-from picoclaw.errors import ConfigError, StoreError
+from picoclaw.errors import ConfigError, PicoclawError, StoreError
 from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
 from picoclaw.prompts import count_bytes, count_request_bytes, estimate_tokens, split_window
 from picoclaw.providers import spending
@@ -138,6 +138,7 @@ def show_approval(one: Approval) -> str:
 
 # /set, /job and /rule: calls of tools that a person orders, past the same guard as a model's.
 
+_NO_OUTPUTS = "Nothing was done: no output is declared in outputs.toml."
 _LEVEL = pattern(
     r"(?P<name>\S+)\s+(?P<level>on|off|[0-9.]{1,8} ?%?)(?:\s+(?:for\s+)?(?P<time>.{1,40}))?", re.IGNORECASE
 )
@@ -152,7 +153,7 @@ def switch_output(chat: CommandContext, rest: str) -> CommandResult:
     if found is None:
         return CommandResult(f"Nothing was done: {how}.", good=False)
     if chat.app.wiring.outputs is None:
-        return CommandResult("Nothing was done: no output is declared in outputs.toml.", good=False)
+        return CommandResult(_NO_OUTPUTS, good=False)
     try:
         seconds = parse_duration(found["time"]) if found["time"] else 0.0
     except ValueError:
@@ -160,6 +161,15 @@ def switch_output(chat: CommandContext, rest: str) -> CommandResult:
     level = found["level"].replace(" ", "").lower()
     arguments = {"action": "set", "name": found["name"], "level": level, "seconds": seconds}
     return _call_tool(chat, chat.key, "output", arguments)
+
+
+def resume_outputs(chat: CommandContext, _rest: str) -> CommandResult:
+    if chat.app.wiring.outputs is None:
+        return CommandResult(_NO_OUTPUTS, good=False)
+    try:
+        return CommandResult(chat.app.wiring.outputs.resume("owner"))
+    except PicoclawError as error:
+        return CommandResult(f"Nothing was done: {error}", good=False)
 
 
 def change_job(chat: CommandContext, rest: str) -> CommandResult:
@@ -489,6 +499,7 @@ _RUNS: dict[str, Callable[[CommandContext, str], CommandResult]] = {
     "agent": choose_agent,
     "tasks": show_tasks,
     "set": switch_output,
+    "resume": resume_outputs,
     "job": change_job,
     "rule": change_rule,
     "approvals": show_approvals,

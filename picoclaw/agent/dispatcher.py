@@ -57,6 +57,7 @@ CHAT_COMMANDS = {
     "agent": ("[KEY]", "show the agents and which one answers here, or begin a conversation with another"),
     "tasks": ("[cancel N]", "list the tasks of sub-agents; cancel one"),
     "set": ("NAME LEVEL [TIME]", "switch an output, such as: /set pump on 10m"),
+    "resume": ("", "let outputs be switched on again after STOP"),
     "job": ("pause|resume|remove N", "pause, resume or remove reminder or job N, of any chat"),
     "rule": ("pause|resume|remove NAME", "pause, resume or remove a rule"),
     "approvals": ("[N]", "list what waits for your approval; show number N in full"),

@@ -314,7 +314,7 @@ def format_outputs(answer: Answer) -> Iterator[str]:
     from picoclaw.times import format_duration
 
     if answer["stopped"]:
-        yield f"everything is stopped ({answer['stopped']}); a person ends that with `picoclaw outputs resume`"
+        yield f"everything is stopped ({answer['stopped']}); a person ends that with /resume, or `picoclaw outputs resume`"
     yield from (f"nothing can be switched on: {problem}" for problem in answer["problems"])
     for row in answer["outputs"]:
         left = "" if row["left"] is None else f", {row['left']:g} s left"

@@ -67,7 +67,8 @@ def check_limits(name: str, ask: OutputRequest, moment: LimitContext) -> Refusal
     """Return the first rule that speaks against it, None when none does. Going safe is never asked here."""
     if moment.stopped:
         return Refusal(
-            "stop", f"everything is stopped ({moment.stopped}); a person ends that with `picoclaw outputs resume`"
+            "stop",
+            f"everything is stopped ({moment.stopped}); a person ends that with /resume, or `picoclaw outputs resume`",
         )
     output = moment.outputs.get(name)
     if moment.problem:

@@ -66,7 +66,9 @@ def _stop_directly(home: Path, board: Callable[[], str], who: str, *, stop: bool
         listed = "; ".join(problems.values())
         raise HardwareError(f"not everything could be brought to its safe level: {listed}; cut the power of the loads")
     unarmed = describe_unarmed(home, load_outputs(find_outputs_file(home)).outputs)
-    resume = "; nothing is switched on until you type `picoclaw outputs resume`" if stop else ""
+    resume = (
+        "; nothing is switched on until you type /resume, or `picoclaw outputs resume` on the board" if stop else ""
+    )
     return f"everything is at its safe level{unarmed}{resume}"
 
 

@@ -257,7 +257,7 @@ class RequestHandler:
         unarmed = config.describe_unarmed(self._home, self._plan.declared.outputs)
         return make_result(
             problems,
-            f"stopped: everything is at its safe level{unarmed}; nothing is switched on until you type `picoclaw outputs resume`",
+            f"stopped: everything is at its safe level{unarmed}; nothing is switched on until you type /resume, or `picoclaw outputs resume` on the board",
         )
 
     def _all_off(self, who: str) -> Answer:
