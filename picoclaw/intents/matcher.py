@@ -302,6 +302,9 @@ class IntentMatcher:
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
         begins, ends = self._core(s, polite)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
+        names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
+        if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
+            return None
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}
@@ -311,6 +314,13 @@ class IntentMatcher:
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
+
+    def _adds_to_switching(self, s: Sentence) -> bool:
+        """Whether a sentence goes on with what was switched at a time: "and the light at ten" asks for no light of the bench."""
+        times = (self.times.names_a_time(s.words[i:]) for i in range(len(s.words)))
+        asks = s.asks or any(s.longest(self.words["questions"], i) for i in range(len(s.words)))
+        moved = s.last.arguments.get("action") in {"set", "off"}
+        return moved and s.longest(self.words["splits"], 0) is not None and not asks and any(times)
 
     def _find(
         self,
