@@ -18,6 +18,7 @@ from picoclaw.intents.changes import (
     change_rule,
     change_weekday,
     keep_half_day,
+    list_day_numbers,
     replace_words,
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
@@ -87,12 +88,9 @@ def change_days(expression: str, day: str, only: str) -> str:
         return ""
     if only:
         return " ".join([*fields[:4], only, *fields[5:]])
-    days: list[int] = []
-    for part in fields[4].replace("*", "0-6").split(","):
-        first, _, last = part.partition("-")
-        days += range(int(first), int(last or first) + 1)
-    left = [str(one) for one in days if one not in set(map(int, day.split(",")))]
-    return " ".join([*fields[:4], ",".join(left), *fields[5:]]) if left and len(left) < len(days) else ""
+    days = list_day_numbers(fields[4].replace("*", "0-6"))
+    left = ",".join(str(one) for one in sorted(days - list_day_numbers(day)))
+    return " ".join([*fields[:4], left, *fields[5:]]) if left and days & list_day_numbers(day) else ""
 
 
 def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -92,17 +92,18 @@ def change_calendar(calendar: str, clock: str = "", only: str = "", left_out: st
         return ""
     days, at = found[1], clock or found[2]
     if only:
-        days = _ONLY_DAYS.get(only) or _name_days(_list_numbers(only))
+        days = _ONLY_DAYS.get(only) or _name_days(list_day_numbers(only))
     elif left_out:
         named = _DAY_NUMBERS.get(days) or ",".join(
             str((WEEKDAYS.index(day) + 1) % 7) for day in re.findall(r"\w+", days) if day in WEEKDAYS
         )
-        left = _list_numbers(named) - _list_numbers(left_out) if named else set()
-        days = "weekday" if left == _list_numbers("1-5") else _name_days(left)
+        left = list_day_numbers(named) - list_day_numbers(left_out) if named else set()
+        days = "weekday" if left == list_day_numbers("1-5") else _name_days(left)
     return f"every {days} at {at}" if days else ""
 
 
-def _list_numbers(days: str) -> set[int]:
+def list_day_numbers(days: str) -> set[int]:
+    """The days of a cron expression, "1-5" or "0,6": 0 is Sunday."""
     found: set[int] = set()
     for part in days.split(","):
         first, _, last = part.partition("-")

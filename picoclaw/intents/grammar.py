@@ -117,7 +117,7 @@ class Intent(NamedTuple):
         return "acts" if self.acts else "adds" if self.adds else "last" if self.last else ""
 
 
-_LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
 def load_grammar(
@@ -169,7 +169,7 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]])
     weak = ""
     for text in texts:
         plain = text.lower()
-        words = {*_LETTERS.findall(plain), *_LETTERS.findall(fold_name(plain))}
+        words = {*LETTERS.findall(plain), *LETTERS.findall(fold_name(plain))}
         hits = {language: words & marks for language, marks in languages.items()}
         counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
         first = max(counts.values(), default=(0, 0))
@@ -283,7 +283,7 @@ class Grammar:
 # What a sentence was understood as, and how its slots become the arguments of a tool.
 
 EXACT_SCORE = 0.79  # of what hardly leaves anything out
-_FIELD = pattern(r"\{(\w+)\}")
+FIELD = pattern(r"\{(\w+)\}")
 
 
 class IntentMatch(NamedTuple):
@@ -337,10 +337,10 @@ def make_match(intent: Intent, found: SlotValues, score: float, route: str) -> I
 
 def _make_arguments(make: Mapping[str, Any], given: SlotValues) -> SlotValues:
     """The arguments with those that are made of others in place of these; "options.level" is one within another."""
-    used = {field for patterns in make.values() for pattern in patterns for field in _FIELD.findall(pattern)}
+    used = {field for patterns in make.values() for pattern in patterns for field in FIELD.findall(pattern)}
     arguments = {name: value for name, value in given.items() if name not in used}
     for name, patterns in make.items():
-        fits = (pattern for pattern in patterns if given.keys() >= set(_FIELD.findall(pattern)))
+        fits = (pattern for pattern in patterns if given.keys() >= set(FIELD.findall(pattern)))
         if pattern := next(fits, ""):
             outer, _, inner = name.rpartition(".")
             place = arguments.setdefault(outer, {}) if outer else arguments
@@ -350,4 +350,4 @@ def _make_arguments(make: Mapping[str, Any], given: SlotValues) -> SlotValues:
 
 def fill_fields(template: str, values: Mapping[str, Any]) -> str:
     """Put values in place of their names in braces; a name without a value stays."""
-    return _FIELD.sub(lambda field: str(values.get(field[1], field[0])), template)
+    return FIELD.sub(lambda field: str(values.get(field[1], field[0])), template)

@@ -24,6 +24,7 @@ from picoclaw.intents.arguments import (
     word_value,
 )
 from picoclaw.intents.grammar import (
+    FIELD,
     NEEDS_CLOCK,
     WHOLE_ROUTES,
     Grammar,
@@ -59,7 +60,6 @@ Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
-_FIELD = pattern(r"\{(\w+)\}")
 WHICH, HOLE = "which", "999"
 """The slot of a proposal that is looked for in a list, and what stands in its place until it is found there."""
 _TWICE = pattern(r"\b([^\W\d_]+) \1\b")
@@ -571,7 +571,7 @@ class IntentMatcher:
                     and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
                     and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
-                    like = self._list_named(s, left) if WHICH in _FIELD.findall(sentence) else []
+                    like = self._list_named(s, left) if WHICH in FIELD.findall(sentence) else []
                     if like:
                         said = {**match.said, "_like": {"words": like, "text": text}}
                         return match._replace(missing=word_exact(self._book, name), route="proposal", said=said)
@@ -611,7 +611,7 @@ class IntentMatcher:
     def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> tuple[str, list[int]]:
         """A sentence with the words that another one has for its slots, and the words left; '' where one is missing, or these say something."""
         left, told = list(range(begin, end)), {WHICH: HOLE}
-        names = _FIELD.findall(sentence)
+        names = FIELD.findall(sentence)
         for name in sorted(
             [name for name in names if name != WHICH], key=lambda name: self._book.slot(name).kind == "text"
         ):

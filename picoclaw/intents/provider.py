@@ -24,6 +24,8 @@ from picoclaw.intents.conversation import (
     list_calls,
 )
 from picoclaw.intents.grammar import (
+    FIELD,
+    LETTERS,
     NEEDS_CLOCK,
     Grammar,
     IntentMatch,
@@ -33,7 +35,7 @@ from picoclaw.intents.grammar import (
     is_whole,
 )
 from picoclaw.intents.matcher import HOLE
-from picoclaw.intents.results import ResultWording
+from picoclaw.intents.results import JOB_NUMBER, ResultWording
 from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
@@ -43,8 +45,6 @@ from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
-_FIELDS = pattern(r"\{(\w+)\}")
-_JOB_NUMBER = pattern(r" as number (\d+) ")
 _SHOWN = "that"
 """What is shown and waits for a yes, as "it" may mean it."""
 _NUMBERED = pattern(r"^(\d+): (.*)$", re.MULTILINE)
@@ -67,7 +67,6 @@ _SETS = frozenset({"set", "add", "move", "snooze", "update", "change"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NAME_WORD = pattern(r"[^\W\d_]+")
-_LETTERS = pattern(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
@@ -134,9 +133,9 @@ class IntentProvider:
 
     def list_names(self, text: str, kind: str) -> list[str]:
         """The declared sensors, or outputs, that stand in the text by their names."""
-        words = set(_LETTERS.findall(text.lower()))
+        words = set(LETTERS.findall(text.lower()))
         return [
-            name for name, what in self._declared().items() if what == kind and words.issuperset(_LETTERS.findall(name))
+            name for name, what in self._declared().items() if what == kind and words.issuperset(LETTERS.findall(name))
         ]
 
     def list_topics(self, text: str, least: float) -> set[str]:
@@ -435,7 +434,7 @@ class IntentProvider:
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
         told = [result for _, result in list_calls(turn) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-        found = _JOB_NUMBER.search(told[0]) if len(told) == 1 else None
+        found = JOB_NUMBER.search(told[0]) if len(told) == 1 else None
         return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
 
     def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], call: ToolCall, found: Topic) -> bool:
@@ -546,7 +545,7 @@ class IntentProvider:
         for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
             calls = list_calls(turn)
             waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-            number = _JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
+            number = JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
             if number and turn is turns[-1] and said in words["agrees"]:
                 return f"/yes {number[1]}"
             if number and turn is turns[-1] and said in words["declines"]:
@@ -703,7 +702,7 @@ class IntentProvider:
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
             return self._refuse(clean_text(text))
         if not match.tool:
-            if "" in (self._heard.get(name) for name in _FIELDS.findall(match.answer)):
+            if "" in (self._heard.get(name) for name in FIELD.findall(match.answer)):
                 return say["unsaid"]
             return fill_fields(match.answer, {**self._name_moment(text), **self._heard, **match.arguments})
         if match.tool not in offered:

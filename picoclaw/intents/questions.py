@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS
 from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
@@ -19,7 +20,6 @@ from picoclaw.times import MONTHS, WEEKDAYS
 
 _MAX_LEFT = 2
 """Words that say nothing to this module, and may stand in a question all the same."""
-_MAX_SHORT_WORDS = 7
 _DAY_S = 86_400
 _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
@@ -30,7 +30,6 @@ _WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
 _CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
 _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
-_READS = ("sensor_read", "sensor_history", "sensor_excursions")
 _PART_NAMES = """
     both_word past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
@@ -209,7 +208,7 @@ class QuestionReader:
             if part == "lasts" and known is None:
                 part, value, stop = self._read_at(walk, s, i, without=part)
             if stop > i:
-                if part == "value" and not known and s.last.name not in _READS:
+                if part == "value" and not known and s.last.name not in READS:
                     return None
                 if part == "value" and value.get("limit") == "1" and not s.words[i][0].isdigit():
                     i = stop  # "the other one"
@@ -259,8 +258,8 @@ class QuestionReader:
 
     def _read_state(self, s: Sentence, size: int) -> dict[str, Any]:
         """What the last question was about, where this one goes on with it."""
-        goes_on = size <= _MAX_SHORT_WORDS or s.holds(self._book.values("reference_word"))
-        if s.last.name not in _READS or not goes_on:
+        goes_on = size <= MAX_CONTINUED_WORDS or s.holds(self._book.values("reference_word"))
+        if s.last.name not in READS or not goes_on:
             return {}
         given, said = s.last.arguments, s.said_before()
         before = {name: said[name] for name in ("_figure", "_beyond", "_limit", "_other") if name in said}

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
-from picoclaw.intents.grammar import GrammarData, Intent, IntentMatch, fill_fields
+from picoclaw.intents.grammar import FIELD, GrammarData, Intent, IntentMatch, fill_fields
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
-_FIELDS = pattern(r"\{(\w+)\}")
-_JOB_NUMBER = pattern(r" as number (\d+) ")
+JOB_NUMBER = pattern(r" as number (\d+) ")
 _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
@@ -68,7 +67,7 @@ class ResultWording:
         rows = [self._add_wording(match, row) for row in found]
         keys = [_choose_wording(match, row) for row in rows]
         wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
-        if any(not row.keys() >= set(_FIELDS.findall(text)) for row, text in zip(rows, wording, strict=True)):
+        if any(not row.keys() >= set(FIELD.findall(text)) for row, text in zip(rows, wording, strict=True)):
             return self.tell(match, result)
         none = each.get("none", "") if rows and any(wording) else ""
         told = [
@@ -104,7 +103,7 @@ class ResultWording:
 
     def _ask_approval(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
-        number = _JOB_NUMBER.search(newest)
+        number = JOB_NUMBER.search(newest)
         if match is None or number is None:
             return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
         does = self._tools.get(match.tool, {}).get("does", "do this")
