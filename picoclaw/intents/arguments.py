@@ -382,6 +382,15 @@ def _move(draft: Draft) -> IntentMatch | None:
     return None
 
 
+def _keep_day(draft: Draft) -> None:
+    """Another job on the day of the last one, where only an hour is said: "and at 4 to ring Ann"."""
+    when, (day, _, clock) = draft.found.get("when"), str(draft.last.get("at", "")).rpartition(" ")
+    if isinstance(when, dict) and day and CLOCK_TIME.fullmatch(clock) and CLOCK_TIME.match(str(when.get("at", ""))):
+        at = str(keep_half_day(when, {"at": clock}, "")["at"])
+        is_late = at.endswith(OCLOCK) and at[:2] < "06"  # nobody plans for two in the night
+        draft.found["when"] = {"at": f"{day} {int(at[:2]) + 12 * is_late:02}{at[2:5]}"}
+
+
 def _find_length(draft: Draft) -> float:
     """The length of time that is all a sentence says of when; 0 where it names a time of day."""
     s, slot = draft.s, draft.book.slot("for_length")
@@ -594,6 +603,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("it_limit it_place", _read_of_it),
         ("_only _except", _change_days),
         ("move", _move),
+        ("keep_day", _keep_day),
         ("retime_rule", _retime_rule),
         ("end_rule", _end_rule),
         ("_wrong_words", _replace_words),
