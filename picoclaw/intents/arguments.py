@@ -531,13 +531,24 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
 
 
+def _counts_packs(book: Grammar, s: Sentence, i: int) -> bool:
+    """Whether what stands behind a comma only says how much of a thing: "compost, 2 bags"."""
+    two = s.words[i : i + 2]
+    is_count = (
+        len(two) > 1 and (two[0].isdecimal() or two[0] in book.words["numbers"]) and two[1] in book.words["packs"]
+    )
+    return is_count and (
+        i + 2 == len(s.words) or s.after_comma(i + 2) or s.longest(book.words["splits"], i + 2) is not None
+    )
+
+
 def _list_items(book: Grammar, text: str) -> list[str]:
     """The things in a text that names several: parted by commas and "and", each without its article."""
     s, drop = Sentence(text, book.words), book.slot("item").drop
     items, begin = list[str](), 0
     for i in range(1, len(s.words) + 1):
         joint = s.longest(book.words["splits"], i) if i < len(s.words) else None
-        if i < len(s.words) and not joint and not s.after_comma(i):
+        if i < len(s.words) and not joint and (not s.after_comma(i) or _counts_packs(book, s, i)):
             continue
         while begin < i - 1 and s.words[begin] in drop:
             begin += 1
