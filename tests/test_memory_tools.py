@@ -57,6 +57,16 @@ def desk(tmp_path):
     made.recollection.close()
 
 
+def test_every_item_of_a_list_is_found(desk):
+    things = [f"thing {number}" for number in range(60)]
+    for thing in (*things, "a note about the shopping list: it is long"):
+        desk.call("memory_store", text=thing if thing.startswith("a ") else f"shopping list: {thing}")
+    rows = desk.call("memory_search", query="shopping list").split("\n")
+    assert [row.partition(" list: ")[2] for row in rows] == things
+    desk.call("memory_forget", text="shopping list: thing 7")
+    assert len(desk.call("memory_search", query="Shopping list").split("\n")) == 59
+
+
 def test_a_note_is_found_read_mended_and_forgotten(desk):
     assert desk.call("memory_store", text="the pump's fuse is 3 A") == f"noted in {TODAY} line 3"
     assert desk.call("memory_store", text="The pump's fuse is 3 A.") == (

@@ -381,6 +381,19 @@ def find_named(workspace: Path, text: str) -> list[EntryPlace]:
     return found
 
 
+def find_list(workspace: Path, name: str) -> list[EntryPlace]:
+    """The entries of a list, such as "shopping list": those that begin with its name and a colon, the oldest first."""
+    note_files = MemoryFiles(workspace)
+    begin, found = f"{name.lower()}: ", list[EntryPlace]()
+    for path in sorted(source.path for _, sources in note_files.folders() for source in sources):
+        content = note_files.read(path)
+        if content and begin in content.text.lower():
+            found += (
+                EntryPlace(path, one) for one in parse_entries(content.text) if one.body.lower().startswith(begin)
+            )
+    return found
+
+
 def _find_by_words(workspace: Path, named: str) -> list[EntryPlace]:
     """Find the entries that say exactly this, or else those that have all its words; the newest first."""
     wanted, stems = make_comparison_key(flatten(named)), {*list_query_terms(named)} - {"s"}

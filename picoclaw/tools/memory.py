@@ -27,6 +27,7 @@ BOOST_STEP = 0.25
 _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
 _MAX_QUERIES = 4  # besides the first
+_LIST_NAME, _MAX_LISTED = pattern(r"\w+ list", re.IGNORECASE), 200
 _ID = pattern(r"\[?(?:id)?[:= ]*(-?\d{1,18})\]?|\[id:(-?\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _SHARED_PLACE = pattern(rf"(?:\[id:-?(?P<id>\d+)\] )?(?:/|\./)*{SHARED_PREFIX}(?P<rest>memory/.*)", re.DOTALL)
 _MEMBER = "member"
@@ -92,6 +93,8 @@ class MemoryTools:
         """
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
+        if listed := self._find_list(query):
+            return _taint_foreign(caller, "memory_search", "\n".join(listed))
         try:
             hits = self._index.search(query, caller.now, least=min_score, also=(also or [])[:_MAX_QUERIES])
             is_certain = any(hit.is_certain for hit in hits)
@@ -105,6 +108,19 @@ class MemoryTools:
             said = f"no note says anything about {asked!r}{' for certain' if hits else ''}"
             said += f" ({count} file{'' if count == 1 else 's'} searched){'; perhaps:' if hits else ''}"
         return _taint_foreign(caller, "memory_search", "\n".join(filter(None, [said, *map(_format_hit, hits)])))
+
+    def _find_list(self, query: str) -> list[str]:
+        """Every item of a list whose name is all that is asked for, which a search would cut short; none for other words."""
+        if not _LIST_NAME.fullmatch(query.strip()):
+            return []
+        scopes = [self._split_scope("")]
+        if self._index.shared and self._index.shared.is_used:
+            scopes.append(_Scope(self._index.shared, self._index.shared.home, "", SHARED_PREFIX))
+        return [
+            f"{scope.prefix}{place.path}:{place.entry.first} - {notes.render_entry(place.entry)}"
+            for scope in scopes
+            for place in notes.find_list(scope.workspace, query.strip())
+        ][-_MAX_LISTED:]
 
     @tool(effect="read", private=True)
     def memory_get(
