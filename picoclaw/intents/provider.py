@@ -33,6 +33,7 @@ from picoclaw.intents.grammar import (
     find_language,
     is_complete,
     is_whole,
+    make_match,
 )
 from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.results import JOB_NUMBER, ResultWording
@@ -53,6 +54,7 @@ _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
 _MAX_NAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
+_MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
 _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
 _ANY_ONE = "*"
@@ -184,8 +186,19 @@ class IntentProvider:
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
-        wishes = [(said, self._tell_what_stays(said, match, last)) for said, match in wishes]
+        wishes = [(said, self._take_back(said, match, topic, last)) for said, match in wishes]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+
+    def _take_back(
+        self, said: str, match: IntentMatch | None, topic: Mapping[str, Sequence[Any]], last: ToolCall
+    ) -> IntentMatch | None:
+        """The same; a "never mind" behind a reminder or a plan takes that back."""
+        jobs = topic.get("job", ()) if last.name == "cron" and last.arguments.get("action") == "add" else ()
+        declined = match.intent if match else self._matcher.choose_refusal(said)
+        is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
+        if len(jobs) == 1 and is_bare:
+            return make_match(self._matcher.intents["cron_remove"], {"job": jobs[0]}, 1.0, "template")
+        return self._tell_what_stays(said, match, last)
 
     def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
         """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
