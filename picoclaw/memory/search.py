@@ -820,6 +820,7 @@ def embed_probes(embedder: Embedder) -> "Vectors":
 # Which lines of a chunk say what was asked, and whether a text has a word in any of its forms. Pure.
 
 _MAX_SNIPPET_CHARS = 300
+_MAX_WHOLE_CHARS = 1500  # of what was noted in some time, where that is all that was asked
 _MIN_LINE_SHARE = 0.7  # of what the best line has; lines with less of the question's words are about something else
 _HEADING_WEIGHT = 0.5  # what a word of its heading counts for a line
 _MIN_WRAPPED_CHARS = 50  # of a line that an editor may have broken; shorter ones are meant so
@@ -853,14 +854,16 @@ def find_words(text: str, words: Iterable[str]) -> list[str]:
 
 
 def make_snippet(
-    text: str, start: int, words: Mapping[str, float], most: int = _MAX_SNIPPET_CHARS, shares: Sequence[float] = ()
+    text: str, start: int, words: Mapping[str, float], most: int = 0, shares: Sequence[float] = ()
 ) -> Snippet:
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
-    `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it.
+    `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it. Without words
+    all lines count, and it is said how many were left out.
     `shares`: what `rate_lines` gives its lines, in the place of that.
     """
     entries = _split_entries(text)
+    most = most or (_MAX_SNIPPET_CHARS if words else _MAX_WHOLE_CHARS)
     values = []
     for entry in entries:
         if shares:
@@ -883,6 +886,7 @@ def make_snippet(
     out = first.text if others else _shorten(first.text, words, most)
     for above, entry in pairwise([first, *others]):
         out += f"{' / ' if entry.line == above.last + 1 else ' … '}{entry.text}"
+    out += f" … and {len(entries) - len(taken)} more" if not words and len(taken) < len(entries) else ""
     return Snippet(out, start + first.line - 1, first.heading)
 
 
