@@ -859,7 +859,7 @@ def make_snippet(
     """Take the lines out of a chunk that have most of the words, by their weights; the first ones where none has any.
 
     `start`: the line of its file on which the chunk begins. A heading's words count for what stands under it. Without words
-    all lines count, and it is said how many were left out.
+    all lines count.
     `shares`: what `rate_lines` gives its lines, in the place of that.
     """
     entries = _split_entries(text)
@@ -886,7 +886,6 @@ def make_snippet(
     out = first.text if others else _shorten(first.text, words, most)
     for above, entry in pairwise([first, *others]):
         out += f"{' / ' if entry.line == above.last + 1 else ' … '}{entry.text}"
-    out += f" … and {len(entries) - len(taken)} more" if not words and len(taken) < len(entries) else ""
     return Snippet(out, start + first.line - 1, first.heading)
 
 
