@@ -17,6 +17,7 @@ from picoclaw.intents.changes import (
     change_calendar,
     change_rule,
     change_weekday,
+    keep_day,
     keep_half_day,
     list_day_numbers,
     replace_words,
@@ -383,12 +384,8 @@ def _move(draft: Draft) -> IntentMatch | None:
 
 
 def _keep_day(draft: Draft) -> None:
-    """Another job on the day of the last one, where only an hour is said: "and at 4 to ring Ann"."""
-    when, (day, _, clock) = draft.found.get("when"), str(draft.last.get("at", "")).rpartition(" ")
-    if isinstance(when, dict) and day and CLOCK_TIME.fullmatch(clock) and CLOCK_TIME.match(str(when.get("at", ""))):
-        at = str(keep_half_day(when, {"at": clock}, "")["at"])
-        is_late = at.endswith(OCLOCK) and at[:2] < "06"  # nobody plans for two in the night
-        draft.found["when"] = {"at": f"{day} {int(at[:2]) + 12 * is_late:02}{at[2:5]}"}
+    if isinstance(when := draft.found.get("when"), dict):
+        draft.found["when"] = keep_day(when, draft.last)
 
 
 def _find_length(draft: Draft) -> float:
@@ -401,7 +398,7 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
-    retimed = change_rule(draft.found, draft.last)
+    retimed = change_rule(draft.found, draft.last, is_more=draft.holds("too_word"))
     draft.found = {**retimed, "rule": draft.found.get("rule", "")}
     return None if retimed else draft.unknown
 

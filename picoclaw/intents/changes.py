@@ -37,6 +37,16 @@ def keep_half_day(
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
 
 
+def keep_day(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ..."."""
+    at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).rpartition(" ")
+    if not at.endswith(OCLOCK) or not day or not _CLOCK.fullmatch(clock):
+        return dict(when)
+    kept = str(keep_half_day(when, {"at": clock}, "")["at"])
+    is_late = kept.endswith(OCLOCK) and kept[:2] < "06"  # nobody plans for two in the night
+    return {**when, "at": f"{day} {int(kept[:2]) + 12 * is_late:02}{kept[2:5]}"}
+
+
 def _count_apart(one: int, other: int) -> int:
     """Minutes between two times of day, over midnight if that is shorter."""
     return min(abs(one - other), 1440 - abs(one - other))
@@ -60,14 +70,18 @@ def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str
     return {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
 
 
-def change_rule(found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule."""
+def change_rule(found: Mapping[str, Any], last: Mapping[str, Any], *, is_more: bool = False) -> dict[str, Any]:
+    """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
+
+    `is_more`: a time is one more, and takes the place of none: "and at 8 too".
+    """
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
         at = str(keep_half_day(when, {"at": clock[0]}, "").get("at", "")).removesuffix(OCLOCK)
         if not _CLOCK.fullmatch(at):
             return {}  # "make it tomorrow": a day of its own is no rule
+        at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
     if not changed and found.get("lasts") and last.get("output"):
         changed = calendar  # a condition, for so long

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
+from picoclaw.intents.changes import keep_day
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     WHOLE_ROUTES,
@@ -105,6 +106,7 @@ class WishMatcher(IntentMatcher):
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
+        told = _share_day(told)
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
@@ -585,6 +587,18 @@ class WishMatcher(IntentMatcher):
             if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments:
                 return match
         return None
+
+
+def _share_day(told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
+    """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
+    shared, last = list[tuple[str, IntentMatch | None]](), dict[str, Any]()
+    for said, match in told:
+        if match and match.tool == "cron" and "at" in match.arguments:
+            last = keep_day(match.arguments, last)
+            shared.append((said, match._replace(arguments=last)))
+        else:
+            shared.append((said, match))
+    return shared
 
 
 def _switches(match: IntentMatch) -> bool:
