@@ -426,7 +426,8 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
     if isinstance(when, dict) and when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     draft.found = plan_again(draft.found, draft.result)
-    return None
+    at = str(draft.found["when"].get("at", "00:00")) if isinstance(when, dict) else "00:00"
+    return None if CLOCK_TIME.search(at) else draft.unknown  # a day alone is no time
 
 
 def _change_planned(draft: Draft) -> IntentMatch | None:
