@@ -340,7 +340,7 @@ class TimeReader:
                 and _CLOCK.fullmatch(value["at"])
                 and not is_value
                 and not self._words["parts"].get(tail[:end].strip())
-                and tail[self._skip("at", tail) : end].strip() not in self._words["days"]  # "what about today"
+                and not self._day.fullmatch(tail[self._skip("at", tail) : end])  # "what about today", "was it on today"
             ):
                 yield f"at {value['at']}", _parse_count(tail, end)
         if (recent := self._skip("recent", tail)) and (span := self._span.match(tail, recent)):
