@@ -100,7 +100,10 @@ class WishMatcher(IntentMatcher):
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
             is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0
-            if not is_sure and (again := self._match_joined(text, offered)):
+            again = None if is_sure else self._match_joined(text, offered)
+            found = parts[0][1]
+            is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
+            if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
                 parts = [(text, again)]
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
