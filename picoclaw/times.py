@@ -300,7 +300,8 @@ _RANGE_FORMS: list[_RangeForm] = [
 MAX_AHEAD = timedelta(days=3660)
 _MAX_DAYS_TO_DATE = 8 * 366  # 29 February is eight years away around a century that is no leap year
 _MAX_YEARS_OF_RULES = 20  # beyond, no zone's rules are known, and the ends of the calendar are near
-_EARLIEST_HOUR, _MAX_TO_NIGHT_S = 6, 6 * 3600
+EARLIEST_HOUR, _MAX_TO_NIGHT_S = 6, 6 * 3600
+"""Nobody plans for an hour before it without saying that it is in the night."""
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:00' or '2026-12-01 08:00'"
 _ORDINAL = "st|nd|rd|th"
@@ -343,7 +344,7 @@ def _get_next_half_day(hour_minute: tuple[int, int], now: datetime) -> datetime:
     hour, minute = hour_minute
     moments = (_make_wall_time(now, days, (each, minute)) for days in (0, 1) for each in {hour, (hour + 12) % 24})
     first, *later = sorted((one for one in moments if get_seconds_until(one, now) > 0), key=datetime.timestamp)
-    is_night = first.hour < _EARLIEST_HOUR and get_seconds_until(first, now) > _MAX_TO_NIGHT_S
+    is_night = first.hour < EARLIEST_HOUR and get_seconds_until(first, now) > _MAX_TO_NIGHT_S
     return later[0] if is_night else first
 
 

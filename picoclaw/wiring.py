@@ -62,7 +62,7 @@ class Wiring:
         try:
             if is_stop_of_one(text) and (name := self._find_only_on(self.outputs)):
                 return True, self.outputs.off(name, who)
-            if is_off_order(text):
+            if is_off_order(text) and not self.outputs.is_stopped:
                 return True, f"{self.outputs.make_safe(who)}; rules and plans go on, and STOP keeps everything off"
             return True, self.outputs.stop(who)
         except PicoclawError as error:

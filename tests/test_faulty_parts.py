@@ -683,6 +683,8 @@ def test_everything_off_stops_no_rule(pumping, text):
     assert (good, said.partition(";")[0]) == (True, SAFE.partition(";")[0])
     assert runs(pumping) == ("0", False)
     assert pumping.wiring.outputs.set("pump", "on", 30, "owner").startswith("pump is on")
+    pumping.wiring.outputs.stop("owner")
+    assert pumping.wiring.obey_stop_order(text, "owner") == (True, f"stopped: {SAFE}")  # it does not end a stop
 
 
 @pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from picoclaw.intents.times import OCLOCK, format_whole_length
 from picoclaw.text import pattern
-from picoclaw.times import WEEKDAYS
+from picoclaw.times import EARLIEST_HOUR, WEEKDAYS
 
 _CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
@@ -43,7 +43,7 @@ def keep_day(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]
     if not at.endswith(OCLOCK) or not day or not _CLOCK.fullmatch(clock):
         return dict(when)
     kept = str(keep_half_day(when, {"at": clock}, "")["at"])
-    is_late = kept.endswith(OCLOCK) and kept[:2] < "06"  # nobody plans for two in the night
+    is_late = kept.endswith(OCLOCK) and kept[:2] < f"{EARLIEST_HOUR:02}"
     return {**when, "at": f"{day} {int(kept[:2]) + 12 * is_late:02}{kept[2:5]}"}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, MONTHS
+from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, MONTHS
 
 WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
@@ -623,8 +623,13 @@ class TimeReader:
             hour = _compute_hour(int(parse_amount(found["hour"], self._words["numbers"])), half)
             is_bare = once and not half and "minute" not in found
             either = is_bare and not found.get("day") and 1 <= hour < 12
-            if is_bare and not either and 1 <= hour < 6 and self._has_twelve_hours(found.get("oclock", "").split()):
-                hour += 12  # nobody plans for four in the night
+            if (
+                is_bare
+                and not either
+                and 1 <= hour < EARLIEST_HOUR
+                and self._has_twelve_hours(found.get("oclock", "").split())
+            ):
+                hour += 12
         if hour is not None:
             minutes = hour * 60 + int(found.get("minute", ":0")[1:])
             minutes += int(parse_amount(found.get("minutes", " 0").strip(), self._words["numbers"]))

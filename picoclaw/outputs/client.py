@@ -83,6 +83,11 @@ class OutputsClient:
                         recover_outputs(self._home, self._board)  # ends one that does not answer
         return str(self._ask(request)["text"])
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop holds that a person has not ended."""
+        return (self._home / supervisor.STOP_FILE).exists()
+
     def make_safe(self, who: str) -> str:
         """Bring everything to its safe level; it may be switched on again."""
         return stop_outputs(self._home, self._board, who, stop=False)

@@ -268,7 +268,8 @@ class RequestHandler:
     def _resume(self, who: str, client: int, asked_at: float) -> Answer | None:
         if who != "owner":
             return make_refusal(
-                "who", f"{who or 'nobody'} may not resume; a person does that with `picoclaw outputs resume`"
+                "who",
+                f"{who or 'nobody'} may not resume; a person does that with /resume, or `picoclaw outputs resume`",
             )
         file = self._home / STOP_FILE
         intent = self._leases.intents.get(client) or self._leases.change(client, lambda: file.unlink(missing_ok=True))
