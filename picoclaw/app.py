@@ -405,13 +405,17 @@ class App:
     def provider(self) -> Provider:
         """The configured model with the built-in matcher behind it, or the matcher alone."""
         if not self.config.model.base_url:
-            return self.make_matcher()
-        model: Provider = self._chain(self.make_matcher)
+            return self.matcher
+
+        def load() -> IntentProvider:
+            return self.matcher
+
+        model: Provider = self._chain(load)
         if self.config.model.is_small:
             from picoclaw.agent.small import SmallProvider
 
-            model = SmallProvider(self.models, self.make_matcher, self.prompts, self.config.workspace, self._is_noted)
-        return OnboardingProvider(model, self.make_matcher, self.is_onboarding_led, lambda: self.prompts["invitation"])
+            model = SmallProvider(self.models, load, self.prompts, self.config.workspace, self._is_noted)
+        return OnboardingProvider(model, load, self.is_onboarding_led, lambda: self.prompts["invitation"])
 
     def _is_noted(self, words: str) -> bool:
         """Whether one place in the notes has all of the words."""
@@ -474,7 +478,9 @@ class App:
             return self.load_language(language).say["reminder"] if language != "en" else ""
         return ""
 
-    def make_matcher(self) -> IntentProvider:
+    @cached_property
+    def matcher(self) -> IntentProvider:
+        """The built-in matcher, one for all who answer with it: its grammar takes 12 MB."""
         from picoclaw.intents.provider import IntentProvider
 
         known = self.config.model.name or self.config.model.shown_url

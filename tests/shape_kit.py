@@ -43,7 +43,7 @@ SHAPES = {
     "Limits and errors": LIMITS,
     "Anthropic's Messages": MESSAGES,
 }
-SHARED = ("stores", "library", "toolset", "wiring", "prompts")
+SHARED = ("stores", "library", "toolset", "wiring", "prompts", "matcher")
 QUESTION = "Why is the sky blue?"
 MATCHER = refusals()
 TAIL = " - answered without a model"
@@ -117,8 +117,7 @@ class House:
         board = LinuxBoard(self.home)
         Config(self.home).workspace.mkdir()
         self._base = App(Config(self.home, ModelConfig(base_url=self.server.url)), board)
-        matcher = self._base.make_matcher()
-        self._shared = {name: getattr(self._base, name) for name in SHARED} | {"make_matcher": lambda: matcher}
+        self._shared = {name: getattr(self._base, name) for name in SHARED}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """The first meeting beside a model: what belongs to it goes to the matcher, everything else to the model."""
 
 import pytest
-from model_server import ModelServer, call, reply
+from model_server import ModelServer, call, reply, status
 from rows import each_row
 from scripted import TOOLS, Scripted, Step, calls_of, says, text_of
 
@@ -135,6 +135,19 @@ def test_a_meeting_beside_a_model(tmp_path):
     before, _, after, _ = (received.body for received in server.requests)
     assert ["first_run" in str(body["tools"]) for body in (before, after)] == [True, False]
     assert ["FIRST MEETING" in body["messages"][0]["content"] for body in (before, after)] == [True, False]
+
+
+def test_the_meeting_and_a_model_that_cannot_be_reached_have_one_matcher(tmp_path, monkeypatch):
+    loaded, load = [], App.load_language
+    monkeypatch.setattr(App, "load_language", lambda app, *language: loaded.append(language) or load(app, *language))
+    script = [reply("Hi."), reply("Nice."), *(status(500, "Internal Server Error", "text/plain") for _ in range(3))]
+    with ModelServer(script) as server:
+        app = house(tmp_path / "home", server, RITUAL)
+        said = [app.dispatcher.answer(Inbound("t", text)).reply for text in ("hi", "Ada", "how warm is it?", "hello")]
+        app.close()
+    assert "°C" in said[2]
+    assert said[3].endswith("what should I call you?")
+    assert loaded == [()]
 
 
 @pytest.mark.parametrize(("given", "noted"), [("Bob", False), ("Ada", True)])

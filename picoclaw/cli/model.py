@@ -362,7 +362,9 @@ def _build_request(app: App, inbound: Inbound) -> tuple[BuiltContext, dict[str, 
     if model.is_small and model.base_url and inbound.origin != "heartbeat":
         from picoclaw.agent.small import SmallProvider
 
-        request = SmallProvider(app.models, app.make_matcher, app.prompts, app.config.workspace).build_request(request)
+        request = SmallProvider(app.models, lambda: app.matcher, app.prompts, app.config.workspace).build_request(
+            request
+        )
         told = told._replace(sections=[Page("small", request.system)])
         brief = brief._replace(system=request.system)
     write: Callable[..., dict[str, Any]] = openai.build_body

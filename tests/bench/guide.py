@@ -247,7 +247,7 @@ def make_talk(language: str) -> Iterator[str]:
 
 def make_said(app: App) -> Iterator[tuple[str, Iterator[str]]]:
     """The pages of sentences: English with the skills, and a page with a talk for each language."""
-    matcher, tools = app.make_matcher(), app.toolset.names
+    matcher, tools = app.matcher, app.toolset.names
 
     def english() -> Iterator[str]:
         yield """# What you can say

@@ -30,7 +30,19 @@ from furnished import BEAT_EVERY_S, GUESTS, LONGEST_ON_S, OWNER, PERIOD_S, furni
 from gauges import resident
 from model_server import ModelServer
 from pace import Pace
-from people import GUEST_SAYS, OWNER_SAYS, PEACE_EVERY_S, PLANS, Browser, Chatter, Presser, Telegram, numbers, once
+from people import (
+    GUEST_SAYS,
+    OWNER_SAYS,
+    PATIENCE_S,
+    PEACE_EVERY_S,
+    PLANS,
+    Browser,
+    Chatter,
+    Presser,
+    Telegram,
+    numbers,
+    once,
+)
 from script import SAYS, TAKE_A_TOOL, Script
 from telegram_server import TOKEN
 from trouble import Trouble, small_disk
@@ -109,8 +121,10 @@ class Soak:
         for kind in (*OWNER_SAYS, *PLANS, *SAYS) * 2:
             self.owner.ask(kind)
         self.script.is_down = False
-        while not self.owner.numbers() and len(self.owner.asked) < 50:  # the model is not asked again at once
+        end = time.monotonic() + PATIENCE_S
+        while not self.owner.numbers() and time.monotonic() < end:  # the model is not asked again at once
             self.owner.ask("ask")
+            time.sleep(0.2)
 
     def lived(self):
         """Let everybody live for so long, then let what was begun come to its end; returns the exit code."""
