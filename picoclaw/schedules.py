@@ -14,7 +14,15 @@ from typing import Literal
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, DAY_PART_HOURS, format_duration, make_time_of_day, parse_moment, parse_zone
+from picoclaw.times import (
+    CRON_WEEKDAYS,
+    DAY_PART_HOURS,
+    MONTHS,
+    format_duration,
+    make_time_of_day,
+    parse_moment,
+    parse_zone,
+)
 
 MIN_JOB_INTERVAL_S = 60.0
 _MAX_EXPRESSION = 120
@@ -31,7 +39,9 @@ _CRON_ALIASES = {
     "@annually": "0 0 1 1 *",
 }
 _SIMPLE_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) \* \* (?P<days>\*|1-5|[0-6](?:,[0-6])*)")
-_MONTHLY_EXPRESSION = pattern(r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) (?P<dates>\d\d?(?:,\d\d?)*) \* \*")
+_MONTHLY_EXPRESSION = pattern(
+    r"(?P<minute>\d\d?) (?P<hours>\d\d?(?:,\d\d?)*) (?P<dates>\d\d?(?:,\d\d?)*) (?P<month>\d\d?|\*) \*"
+)
 _DAY_SET_NAMES = {"*": "day", "1-5": "weekday", "0,6": "weekend day"}
 _EXPRESSION_FORM = "five fields: minute hour day month weekday, such as '30 7 * * 1-5'"
 
@@ -288,7 +298,10 @@ def _describe_expression(expression: str) -> str:
         return ""
     hours = " and ".join(f"{int(hour):02}:{int(times['minute']):02}" for hour in times["hours"].split(","))
     if monthly:
-        return f"every month on day {' and '.join(monthly['dates'].split(','))} at {hours}{until}{last}"
+        dates = " and ".join(monthly["dates"].split(","))
+        month = monthly["month"].strip("*")
+        days = f"year on {dates} {MONTHS[int(month) - 1].capitalize()}" if month else f"month on day {dates}"
+        return f"every {days} at {hours}{until}{last}"
     days = _DAY_SET_NAMES.get(times["days"]) or " and ".join(
         CRON_WEEKDAYS[int(day)] for day in times["days"].split(",")
     )

@@ -341,9 +341,12 @@ def test_what_was_asked_for_is_answered_in_a_sentence(text, result, answer):
     assert "".join(event.text for event in events if isinstance(event, Text)).startswith(answer)
 
 
-def test_a_day_is_not_taken_for_the_second_wish():
+def test_two_reminders_share_the_day_that_is_named_once():
     heard = talk("remind me at 9:00 tomorrow to spray and at 10:00 to clean")[0]
-    assert heard == [("cron", {"action": "add", "at": "tomorrow 09:00", "message": "spray and at 10:00 to clean"})]
+    assert heard == [
+        ("cron", {"action": "add", "at": "tomorrow 09:00", "message": "spray"}),
+        ("cron", {"action": "add", "at": "tomorrow 10:00", "message": "clean"}),
+    ]
 
 
 def test_the_time_is_told_without_a_tool():

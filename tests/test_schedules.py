@@ -137,7 +137,7 @@ def test_an_interval_is_anchored(seconds, words):
         ("5 8 * * 1,0", "every monday and sunday at 08:05 (Europe/Berlin)"),
         ("0 * * * *", "cron 0 * * * * (Europe/Berlin)"),
         ("0 7 1 * *", "every month on day 1 at 07:00 (Europe/Berlin)"),
-        ("0 7 1 6 *", "cron 0 7 1 6 * (Europe/Berlin)"),
+        ("0 7 1 6 *", "every year on 1 June at 07:00 (Europe/Berlin)"),
         ("0 7 * * 7", "cron 0 7 * * 7 (Europe/Berlin)"),
     ],
 )

@@ -1246,7 +1246,7 @@ def test_where_no_verb_fits_the_matcher_may_look_something_up(chat, text, made):
 def test_an_order_beside_a_remark_switches_and_a_remark_does_not(chat, tmp_path, text, made):
     (tmp_path / "home/outputs.toml").write_text('[outputs.lamp]\nline = "GPIO17"\nkind = "light"\nlongest_on_s = 60\n')
     turn, _ = chat([say("Well.")], text)
-    assert [arguments for name, arguments in calls(turn) if arguments.get("action") != "list"] == made
+    assert [arguments for name, arguments in calls(turn) if arguments.get("action", "list") != "list"] == made
 
 
 def test_a_line_is_what_the_message_puts_into_the_file_not_all_of_the_message(chat):

@@ -139,7 +139,7 @@ BESIDE = [  # what a topic adds, the parts in any order, and the times that belo
     ("en", "how warm was it outside at four on Thursday", "sensor_history", {"sensor": "outdoor", "quantity": "temperature", "when": "thursday at 16:00"}),
     ("en", "How often has the soil been below 30 percent since the first?", "sensor_excursions", {"sensor": "soil", "quantity": "humidity", "when": "this month", "side": "below", "limit": "30"}),
     ("en", "At what hour was the outdoor temperature the highest yesterday?", "sensor_history", {"sensor": "outdoor", "quantity": "temperature", "when": "yesterday"}),
-    ("en", "Tell me if the glasshouse has been warming since sunrise", "sensor_history", {"sensor": "greenhouse", "when": "since 06:00"}),
+    ("en", "Tell me if the glasshouse has been warming since sunrise", "sensor_history", {"sensor": "greenhouse", "quantity": "temperature", "when": "since 06:00"}),
     ("en", "Averaged over the weekend, how warm was it outdoors?", "sensor_history", {"sensor": "outdoor", "quantity": "temperature", "when": "saturday to sunday"}),
     ("en", "how warm was it outside on Thursday at four", "sensor_history", {"sensor": "outdoor", "quantity": "temperature", "when": "thursday at 16:00"}),
     ("de", "wie warm war es draußen am Freitag um vier", "sensor_history", {"sensor": "outdoor", "quantity": "temperature", "when": "friday at 16:00"}),

@@ -37,9 +37,14 @@ def keep_half_day(
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
 
 
-def keep_day(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ..."."""
+def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
+    """The same, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ...".
+
+    `is_bare`: nothing else is said of when, as in "at 10:00".
+    """
     at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).rpartition(" ")
+    if is_bare and day and _CLOCK.fullmatch(at):
+        return {**when, "at": f"{day} {at}"}
     if not at.endswith(OCLOCK) or not day or not _CLOCK.fullmatch(clock):
         return dict(when)
     kept = str(keep_half_day(when, {"at": clock}, "")["at"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
-from picoclaw.intents.arguments import change_days
+from picoclaw.intents.arguments import READS, change_days
 from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
@@ -206,13 +206,15 @@ class IntentProvider:
         """
         if last.arguments.get("action") not in _SETS:
             return match
+        match = match if match and (match.tool or match.answer) else None
         declined = match.intent if match else self._matcher.choose_refusal(said)
         if declined == "not_done" and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
-        if not match or declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
+        if declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
             return match
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
+        match = match or IntentMatch(declined, "", {}, self._matcher.intents[declined].answer, 1.0, "unclear")
         told = fill_fields(self._matcher.say["stays_on"], {"name": str(last.arguments.get("name", ""))})
         return match._replace(answer=f"{match.answer} {told}")
 
@@ -439,6 +441,12 @@ class IntentProvider:
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         if turns and not list_calls(turns[-1]) and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
             topic["name"] = named  # "my neighbour says I should run the pump" - "when did it last run?"
+        switched = (
+            call for turn in turns[-3:] for call, _ in list_calls(turn) if call.arguments.get("action") in _SETS
+        )
+        named = [*dict.fromkeys(str(call.arguments.get("name")) for call in switched if call.name == "output")]
+        if last.name in READS and len(named) == 1:
+            topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
         topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
@@ -800,7 +808,8 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
 
 def _gives_way(match: IntentMatch | None, *, is_sum: bool) -> bool:
     """Whether the answer to a sum or to a question about days counts before what a text was understood as."""
-    return match is None or match.intent in {"nothing", "clock"} or (is_sum and not is_complete(match))
+    is_talk = match is not None and not match.tool and match.route == "topic"  # "until midnight" is no good night
+    return match is None or is_talk or match.intent in {"nothing", "clock"} or (is_sum and not is_complete(match))
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:

@@ -460,6 +460,7 @@ class QuestionReader:
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
             then = times[0].removeprefix("since ")
+            then = f"at {then}" if _CLOCK.fullmatch(then) else then
             is_now = is_moment(then) or then != times[0] or parts.has("now_word")
             earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
             when = "last 20 minutes" if is_now else earlier or "today"

@@ -145,4 +145,4 @@ def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
 
 def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
     has_degrees = row.get("unit") == "°C" and row.get("value")
-    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}" if has_degrees else ""}
+    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}"} if has_degrees else dict(row)

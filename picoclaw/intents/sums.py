@@ -36,12 +36,14 @@ _SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
 _TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
 _CLOCK = pattern(r"(\d\d?)[:.](\d\d)")
+_GLUED = pattern(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(\D+)")
 _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm|timer)\b", re.IGNORECASE)
 """An order whose numbers ask nothing."""
 _ASKS = pattern(
     r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
 )
 _SIGNS = ("+", "-", "*", "/")
+_BESIDE_CLOCK = ("sum_filler", "plain", "polite", "ignore")
 
 
 class Sum(NamedTuple):
@@ -86,7 +88,9 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
         found = _calculate([("op", "+") if token == ("op", "&") else token for token in plain], last, words)
     if not found and is_sum:  # what stands beside the numbers is passed over, and no number is
         found = _calculate([token for token in plain if token[0] != "unit"], None, words)
-    return found or (_answer_day(text, book, now, last.day if last else None) if now else None)
+    if found or not now:
+        return found
+    return _answer_clock(s, book, now) or _answer_day(text, book, now, last.day if last else None)
 
 
 def calculate(expression: str) -> float:
@@ -126,6 +130,9 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[l
         elif number := _read_number(s, i, words):
             found.append(number[0])
             i = number[1]
+        elif (glued := _GLUED.fullmatch(s.words[i])) and glued[2] in words["factors"]:  # "68f"
+            found += [("number", float(glued[1].replace(",", "."))), ("unit", words["factors"][glued[2]])]
+            i += 1
         elif hit := s.longest(words["sums"], i):
             found.append(("op", hit[0]))
             i = hit[1]
@@ -359,6 +366,35 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
         if years or (day <= today if is_past else day >= today):
             return day
     return None
+
+
+def _answer_clock(s: Sentence, book: SumBook, now: datetime) -> Sum | None:
+    """How long it is until a time of day, where a text asks nothing else: "how long till 7"."""
+    words, begin, i = book.words, 0, 0
+    while i < len(s.words):
+        hit = s.longest(words["dates"], i)
+        if hit and hit[0] == "long":
+            begin = i = hit[1]
+        elif begin and (until := s.longest(words["until"], i)) and until[1] < len(s.words):
+            at = [] if s.longest(words["at"], until[1]) else next(iter(words["at"])).split()
+            for value, count in book.times.once([*at, *s.words[until[1] :]], ""):
+                if "at" in value and count == len(at) + len(s.words) - until[1]:
+                    return _tell_until(value["at"], now)
+            return None
+        elif hit := next(filter(None, (s.longest(words[name], i) for name in _BESIDE_CLOCK)), None):
+            i = hit[1]
+        else:
+            return None
+    return None
+
+
+def _tell_until(at: str, now: datetime) -> Sum | None:
+    try:
+        end = parse_moment(at, now)
+    except ValueError:
+        return None
+    told = f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
+    return Sum(f"{format_duration((end - now).total_seconds(), exact=True)} ({told})")
 
 
 def _read_days(

@@ -45,18 +45,21 @@ class RepeatTime(NamedTuple):
         """How a job is told."""
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
-        dates = ",".join(day for day in self.days if day.isdecimal()) or "*"
+        date = next((day for day in self.days if day[0].isdigit()), "*").split()
+        dates, month = date[0], str(MONTHS.index(date[1]) + 1) if len(date) > 1 else "*"
         days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days if dates == "*") or "*"
         jobs = []
         for minute in dict.fromkeys(time[3:] for time in self.times):
             hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
-            jobs.append({"cron_expr": f"{int(minute)} {hours} {dates} * {days}{self.until and f' until {self.until}'}"})
+            jobs.append(
+                {"cron_expr": f"{int(minute)} {hours} {dates} {month} {days}{self.until and f' until {self.until}'}"}
+            )
         return merge_jobs(jobs)
 
     @property
     def text(self) -> str:
         """How a rule is told; '' when it cannot be."""
-        if self.until or any(map(str.isdecimal, self.days)):
+        if self.until or any(day[0].isdigit() for day in self.days):
             return ""
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
@@ -286,7 +289,8 @@ class TimeReader:
             piece = self._moment.match(tail)
             is_clear = piece and (piece["day"] or piece["part"] or piece["oclock"] or self.names_a_time(near))
             pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
-            pieces += [self._interval(tail, "")[1], found.end() if (found := self._monthly.match(tail)) else 0]
+            pieces += [self._interval(tail, "")[1]]
+            pieces += [found.end() for one in (self._monthly, self._yearly) if (found := one.match(tail))]
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
         return _parse_count(tail, max(pieces, default=0))
@@ -509,12 +513,14 @@ class TimeReader:
             begins, ends = self._name_weekday(first), self._name_weekday(last)
             week = [*CRON_WEEKDAYS, *CRON_WEEKDAYS][CRON_WEEKDAYS.index(begins) :]
             return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
+        if found := self._yearly.match(tail, start):
+            return (self.read_date((found["date"] or found["date_"]).split())[0],), "", found.end()
         if found := self._monthly.match(tail, start):
             date = parse_amount(found["n"] or found["m"] or found["k"], words["numbers"])
             return ((f"{date:g}",), "", found.end()) if 1 <= date <= 31 else ((), "", 0)
         if found := self._repeats.match(tail, start):
             day, _, half = words["repeats"][found["days"]].partition(" ")
-            if day.isdecimal() or day.startswith("month"):
+            if day.isdecimal() or day.startswith(("month", "year")):
                 return (), "", 0
         elif plain and first:
             found, day, half = first, self._name_weekday(first), ""
@@ -541,6 +547,18 @@ class TimeReader:
         )
         each = rf"(?:{any_of['every']}) {date % 'k'} (?:{of_month})"  # "every first of the month"
         return pattern(rf"(?:{date % 'n'} (?:{every})|(?:{every}) {date % 'm'}|{each}){_END}", re.ASCII)
+
+    @cached_property
+    def _yearly(self) -> re.Pattern[str]:
+        """A day of every year: "every year on 3 may", "on 3 may every year"."""
+        any_of = self._any_of
+        every = _make_alternatives({phrase: 1 for phrase, day in self._words["repeats"].items() if day == "year"})
+        before = _make_alternatives({**self._words["on"], **dict.fromkeys(("the", "el", "le", "den"))})
+        date = (
+            rf"(?:(?:{before}) )*(?P<date%s>(?:\d\d?(?:{_ORDINAL})?|{any_of['whole']})(?: (?:of|de|del))? "
+            rf"(?:{any_of['months']})|(?:{any_of['months']}) (?:the )?\d\d?(?:{_ORDINAL})?)"
+        )
+        return pattern(rf"(?:(?:{every}) {date % ''}|{date % '_'} (?:{every})){_END}", re.ASCII)
 
     def _name_weekday(self, found: re.Match[str]) -> str:
         return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])
@@ -648,8 +666,8 @@ class TimeReader:
 
 
 def is_moment(when: str) -> bool:
-    """Whether a time that is past is one that "now" is compared with: "this time yesterday", "an hour ago"."""
-    return when.endswith("ago") or when.startswith("this time")
+    """Whether a time that is past is one that "now" is compared with: "this time yesterday", "an hour ago", "at noon"."""
+    return when.endswith("ago") or when.startswith(("this time", "at "))
 
 
 def _name_day_of_month(number: int) -> str:

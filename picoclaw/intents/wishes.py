@@ -49,18 +49,21 @@ class WishMatcher(IntentMatcher):
         self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
     ) -> IntentMatch | None:
         """The same; where a text is a reminder of days and lacks nothing but the hour, with the usual one."""
-        if not found or not found.missing or found.intent != "cron_add" or NO_HOUR in text:
+        lacks = found and (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add"))
+        if not lacks or NO_HOUR in text:
             return found
         again = self.match(self._add_hour(self._read(text)), offered)
         return again if again and "cron_expr" in again.arguments and is_complete(again) else found
 
     def _add_hour(self, s: Sentence) -> str:
         """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
-        near = [s.words[i : i + MAX_SHORT_WORDS] for i in range(len(s.words))]
+        near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))]
         found = [(i, i + count) for i, words in enumerate(near) if (count := self.times.count_part(words))]
-        if not found or found[-1][0] >= found[0][1] or any(map(self.times.names_a_time, near)):
+        end = found[0][1] if found else 0
+        for begin, stop in found:  # "every day" "except on sundays"
+            end = max(end, stop) if begin <= end else 0
+        if not end or any(map(self.times.names_a_time, near)):
             return ""
-        end = found[0][1]
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
@@ -109,9 +112,21 @@ class WishMatcher(IntentMatcher):
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
-        told = _share_day(told)
+        told = self._share_day(told)
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _share_day(self, told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
+        """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
+        shared, last = list[tuple[str, IntentMatch | None]](), dict[str, Any]()
+        for said, match in told:
+            if match and match.tool == "cron" and "at" in match.arguments:
+                is_bare = not any(map(Sentence(said, self.words).holds, (self.words["days"], self.words["parts"])))
+                last = keep_day(match.arguments, last, is_bare=is_bare)
+                shared.append((said, match._replace(arguments=last)))
+            else:
+                shared.append((said, match))
+        return shared
 
     def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
@@ -392,7 +407,7 @@ class WishMatcher(IntentMatcher):
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
         if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
-        if match.intent == "memory_correct" and match.arguments.keys() >= {"new", "old"}:
+        if match.intent in {"memory_correct", "memory_rewrite"} and match.arguments.keys() >= {"new", "old"}:
             new, old = match.arguments["new"], match.arguments["old"]
             kept = match._replace(tool="memory_store", arguments={"text": new})
             return [kept, match._replace(tool="memory_forget", arguments={"text": old})]
@@ -553,6 +568,8 @@ class WishMatcher(IntentMatcher):
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
     ) -> list[tuple[str, IntentMatch | None]]:
         """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
+        if not timed and first.tool == "output" and (several := self._continue_twice(s, end, tail, first, offered)):
+            return several
         if not timed:
             call = ToolCall("", first.tool, first.arguments)
             topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
@@ -567,9 +584,6 @@ class WishMatcher(IntentMatcher):
                 return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
             if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
                 return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
-        days = {phrase for phrase, day in self.words["days"].items() if day}
-        if timed and not days.isdisjoint(s.words[:end]):
-            return []  # whether that day is meant for what follows, too, cannot be told
         same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
         is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
         is_long = is_in or first.intent == "cron_timer"
@@ -578,11 +592,31 @@ class WishMatcher(IntentMatcher):
         moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
         return [(tail, None)] if moves and not timed else []
 
+    def _continue_twice(
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """What follows a first wish that is meant of a second output, too: "turn on the fan" "and the lamp, and tell me ..."."""
+        rest = Sentence(tail, self.words)
+        for i in range(1, len(rest.words)):
+            joint = rest.longest(self.words["splits"], i)
+            begin = joint[1] if joint else i
+            if not (joint or rest.after_comma(i)) or begin >= len(rest.words):
+                continue
+            same = self._continue_alike(s, end, rest.text(0, i), first, offered, 4)
+            more = same and self._continue(s, end, rest.text(begin, len(rest.words)), first, offered, timed=False)
+            found = [match for _, match in more or []]
+            is_plain = self._begins_order(rest, begin)  # "and the pump at 6" may be of all
+            alike = all(
+                is_whole(one) and (one.tool != "output" or one.intent == first.intent or is_plain) for one in found
+            )
+            return [(rest.text(0, i), same), *more] if same and more and alike else []
+        return []
+
     def _continue_alike(
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
-        told = not self.words["reported"].keys().isdisjoint(s.words[end:])  # "fan off, says my wife": no second output
+        told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
         said = [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
         said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
         for text in () if told else said:
@@ -590,18 +624,6 @@ class WishMatcher(IntentMatcher):
             if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments:
                 return match
         return None
-
-
-def _share_day(told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
-    """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
-    shared, last = list[tuple[str, IntentMatch | None]](), dict[str, Any]()
-    for said, match in told:
-        if match and match.tool == "cron" and "at" in match.arguments:
-            last = keep_day(match.arguments, last)
-            shared.append((said, match._replace(arguments=last)))
-        else:
-            shared.append((said, match))
-    return shared
 
 
 def _switches(match: IntentMatch) -> bool:
