@@ -369,6 +369,8 @@ def test_the_past_of_an_output_is_read_back_from_the_audit(tmp_path):
     told = format_on_times("fan", times, parse_range("last 24 hours", now + timedelta(seconds=90)))
     assert told.startswith("fan: on 2 x, 1 min 3")
     assert told.endswith("to now, by rule")
+    told = format_on_times("fan", times[:1], parse_range("last 24 hours", now + timedelta(seconds=90)), "off")
+    assert told.endswith(", by owner; off now")
     assert format_on_times("pump", [], parse_range("today", now)) == "pump: not on; never switched on so far"
     told = format_on_times("fan", times, parse_range("3 days ago", now), is_past=True)
     assert told.startswith("fan: not on then; last ")

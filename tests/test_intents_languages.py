@@ -631,6 +631,48 @@ def test_one_day_of_a_reminder_is_removed_alone(provider, monkeypatch, text):
     assert answer(provider, text) == [("cron", {"action": "move", "job": 9, "cron_expr": "15 18 * * 2"})]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("supprime celui de ce soir", ("remove", 3)),
+        ("annule le rappel de ce soir", ("remove", 3)),
+        ("supprime celui de demain", ("remove", 4)),
+        ("décale celui de ce soir à 21h", ("move", 3)),
+        ("cancel tonight's reminder", ("remove", 3)),
+        ("cancel the one for tomorrow", ("remove", 4)),
+    ],
+)
+def test_a_reminder_is_named_by_its_day(provider, monkeypatch, text, expected):
+    monkeypatch.setitem(LISTS, "cron", "3: 20:00 (in 8 h) the door\n4: Tue 2026-11-24 09:00 (in 21 h) Paul")
+    (call,) = answer(provider, text)
+    assert (call[1]["action"], call[1]["job"]) == expected
+
+
+def test_what_shows_no_language_is_answered_in_the_only_one_heard(home):
+    provider = make_provider(home)
+    assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("stopped")
+    answer(provider, "il fait combien dehors")
+    assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("arrêté")
+    assert answer(provider, "lampe 50%") == [("output", {"action": "set", "name": "light", "level": "50"})]
+    answer(provider, "how warm is it in the greenhouse?")
+    assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("stopped")
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "told"),
+    [
+        ("relis-moi mes notes", "last 12 months", "aucune note pour le moment"),
+        ("qu'est-ce que j'ai noté aujourd'hui", "today", "aucune note de ce moment-là"),
+        ("lies mir meine Notizen vor", "last 12 months", "noch keine Notizen"),
+        ("léeme mis notas", "last 12 months", "todavía no hay notas"),
+        ("read me my notes", "last 12 months", "there are no notes yet"),
+    ],
+)
+def test_where_no_note_is_that_is_told_without_a_query(provider, text, query, told):
+    result = f"no note says anything about '{query}' (1 file searched)"
+    assert provider.word_result(text, ToolCall("", "memory_search", {"query": query}), result) == told
+
+
 STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers_languages.json").read_text("utf-8"))
 """As in intents_strangers.json, each conversation behind its language."""
 STRANGERS_BOARD = MappingProxyType(
@@ -897,7 +939,11 @@ def orders(language):
         "owner": "Sam",
         "level": "40 %",
     }
-    values |= {"called_job": text.split()[-1], "todo": table["slots"]["todo"]["values"]["todo"].split()[0]}
+    values |= {
+        "called_job": text.split()[-1],
+        "called_day": "ce soir",
+        "todo": table["slots"]["todo"]["values"]["todo"].split()[0],
+    }
     values |= dict.fromkeys(("text", "message", "bare_message"), text) | dict.fromkeys(
         ("it_output", "it_job", "it_rule"), it
     )

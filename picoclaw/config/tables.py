@@ -331,7 +331,9 @@ class PersonConfig:
     terminal: Annotated[str, "their login name on this machine, for `picoclaw chat`"] = ""
     time_zone: Annotated[str, "their time zone, such as Europe/Berlin; '': the one they have told picoclaw"] = ""
     agent: Annotated[str, "the agent that answers in their new chats; '': the home's own"] = ""
-    language: Annotated[str, "their language, such as de, if their message does not show it; '': English"] = ""
+    language: Annotated[
+        str, "their language, such as de, if their message does not show it; '': the only one heard, or English"
+    ] = ""
 
     @property
     def ways(self) -> tuple[str, ...]:

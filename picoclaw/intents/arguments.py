@@ -17,9 +17,11 @@ from picoclaw.intents.changes import (
     change_calendar,
     change_rule,
     change_weekday,
+    keep_clock,
     keep_day,
     keep_half_day,
     list_day_numbers,
+    move_end,
     replace_words,
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
@@ -35,6 +37,7 @@ _NAMED, _NAMES = READS | {"output", "output_history"}, frozenset({"sensor", "nam
 _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
+_SECONDS = pattern(r'"seconds": ([\d.]+)')
 _DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
 
@@ -202,6 +205,11 @@ class Draft:
 
     def holds(self, *slots: str) -> bool:
         return any(self.s.holds(self.book.values(name)) for name in slots)
+
+    @property
+    def end(self) -> str:
+        """Which end of a time from one hour to another is said: the "start" or the "stop"; '' for none."""
+        return "stop" if self.s.holds(self.book.words["until"]) else "start" if self.holds("from_word") else ""
 
     @property
     def unknown(self) -> IntentMatch:
@@ -376,9 +384,20 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
     if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
-    words = draft.book.words
-    if (draft.intent.after or draft.s.holds(words["it"])) and isinstance(when := draft.found.get("when"), dict):
+    words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
+    if isinstance(when, dict) and ("seconds" in when or draft.end == "stop" or (draft.end and is_timed)):
+        message = str(draft.last.get("message", ""))
+        if not clock or '"set"' not in message:
+            return draft.unknown
+        said = _SECONDS.search(message)
+        at, seconds = move_end(clock[0], float(said[1]) if said else 0.0, when, draft.end)
+        moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
+        return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
+    if (draft.intent.after or draft.s.holds(words["it"])) and isinstance(when, dict):
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
+        names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
+        is_told = names_hour or "_shift" in draft.given or draft.s.holds(words["oclock"])
+        when = when if is_told else keep_clock(when, draft.last, draft.result)
         draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
     return None
 
@@ -398,7 +417,7 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
-    retimed = change_rule(draft.found, draft.last, is_more=draft.holds("too_word"))
+    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"))
     draft.found = {**retimed, "rule": draft.found.get("rule", "")}
     return None if retimed else draft.unknown
 

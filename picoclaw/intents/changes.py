@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from picoclaw.intents.times import OCLOCK, format_whole_length
+from picoclaw.intents.times import OCLOCK, count_seconds_between, format_whole_length
 from picoclaw.text import pattern
-from picoclaw.times import EARLIEST_HOUR, WEEKDAYS
+from picoclaw.times import EARLIEST_HOUR, WEEKDAYS, parse_duration
 
 _CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
@@ -35,6 +35,14 @@ def keep_half_day(
     if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES):
         return dict(when)
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
+
+
+def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
+    """The same at the time of day before, where only a part of the day was said and that is in it: "every evening" of 18:30."""
+    fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), _find_clock(last, result)
+    if not fixed or before is None or _count_apart(int(fixed[2]) * 60 + int(fixed[1]), before) > _NEAR_MINUTES:
+        return dict(when)
+    return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}
 
 
 def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
@@ -75,17 +83,38 @@ def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str
     return {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
 
 
-def change_rule(found: Mapping[str, Any], last: Mapping[str, Any], *, is_more: bool = False) -> dict[str, Any]:
+def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> tuple[str, float]:
+    """When what lasts some seconds begins then, and how long it lasts: with another "start" the end stays, with another
+    "stop" the start, and with none of both the length.
+    """
+    if "seconds" in when:  # from one time to another
+        return str(when["at"]).removesuffix(OCLOCK), when["seconds"]
+    hours, minutes = divmod(int(begin[:2]) * 60 + int(begin[3:]) + int(seconds // 60) * (end == "stop"), 60)
+    clock = str(keep_half_day(when, {"at": f"{hours % 24:02}:{minutes:02}"}, "").get("at", "")).removesuffix(OCLOCK)
+    if end == "" or not _CLOCK.fullmatch(clock):
+        return clock, seconds
+    if end == "stop":
+        is_half = not seconds and str(when["at"]).endswith(OCLOCK)
+        return begin, count_seconds_between(begin, clock) % (43_200 if is_half else 86_401)
+    left = seconds - (count_seconds_between(begin, clock) if clock > begin else -count_seconds_between(clock, begin))
+    return clock, left if clock != begin and left > 0 else seconds
+
+
+def change_rule(
+    found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False
+) -> dict[str, Any]:
     """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
 
-    `is_more`: a time is one more, and takes the place of none: "and at 8 too".
+    `end`: see move_end. `is_more`: a time is one more, and takes the place of none: "and at 8 too".
     """
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
-        at = str(keep_half_day(when, {"at": clock[0]}, "").get("at", "")).removesuffix(OCLOCK)
-        if not _CLOCK.fullmatch(at):
+        before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
+        at, lasts = move_end(clock[0], before, when, end)
+        if not _CLOCK.fullmatch(at) or (lasts != before and not last.get("output")):
             return {}  # "make it tomorrow": a day of its own is no rule
+        options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
     if not changed and found.get("lasts") and last.get("output"):

@@ -587,6 +587,12 @@ class IntentMatcher:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
         return next(iter(self._read(text).list_values(self.words["ordinals"])), 0)
 
+    def read_due_day(self, text: str) -> str:
+        """The day or days of what is to come that a text names, and nothing else, as `keep_days` has them; '' for none."""
+        s = self._read(text)
+        hit = s.longest(self._book.values("due_day"), 0) if s.words else None
+        return str(hit[0]) if hit and hit[1] == len(s.words) else ""
+
     def list_like(self, text: str) -> list[str]:
         """The words of a name that was said for one of a list, with what the tools call them."""
         s = self._read(text)
@@ -782,7 +788,8 @@ class IntentMatcher:
             reads_now = match is not None and match.tool == "sensor_read" and match.route == "frame"
             if reads_now and self._begins_past(s, begins[-1]):
                 continue  # "did it freeze at the weekend?" is not about now
-            if match and match.route == "unknown":  # an "it" of nothing: another reading may need none
+            is_bare = match is not None and fit.intent.after != "" and match.missing not in {"", NEEDS_CLOCK}
+            if match and (match.route == "unknown" or is_bare):  # an "it" of nothing: another reading may need none
                 unknown = unknown or match
             elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
@@ -1002,15 +1009,17 @@ class IntentMatcher:
 
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
-        s, empty = (
-            Sentence(text, self.words),
-            {word for name in _SAYING_NOTHING for word in self.words[name]},
-        )
+        s, i = Sentence(text, self.words), 0
+        tables = [*(self.words[name] for name in _SAYING_NOTHING), self._book.values("instead")]
         beyond = s.longest(self._book.values("beyond"), 0)
         limit = self._book.slot("value")
         if beyond and any(True for _ in self._reader.read(limit, s, beyond[1])):
             return True
-        return all(word[0].isdigit() or word in empty or word in self._book.values("instead") for word in s.words)
+        while i < len(s.words) and (
+            end := max(self._after(s, table, i) for table in tables) or s.words[i][0].isdigit() * (i + 1)
+        ):
+            i = end
+        return i == len(s.words)
 
     def _is_meant(self, text: str) -> bool:
         """Whether a text that is to be written stands for something else: "the current temperature", "the same"."""

@@ -114,7 +114,7 @@ class IntentProvider:
         self._problem, self._usual, self._confirmed, self._list_waiting = "", usual, confirmed, waiting
         self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
-        self._model = configured_model
+        self._model, self._spoken = configured_model, set[str]()
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
     def answers(self, text: str) -> bool:
@@ -145,9 +145,11 @@ class IntentProvider:
         return self._listen(text).list_topics(clean_text(text), least)
 
     def _listen(self, *texts: str) -> WishMatcher:
-        """Take the language of a text, else that of the texts before it, else the usual."""
+        """Take the language of a text, else that of the texts before it, else the usual, else the only one heard so far."""
         said = [clean_text(text) for text in texts]
-        return self._listen_in(find_language(said, self._languages) or self._usual() or "en")
+        found = find_language(said, self._languages)
+        self._spoken |= {found} - {""}
+        return self._listen_in(found or self._usual() or (min(self._spoken) if len(self._spoken) == 1 else "en"))
 
     def _listen_in(self, language: str) -> WishMatcher:
         if language not in self._matchers and self._load:
@@ -299,12 +301,12 @@ class IntentProvider:
             arguments["notify"] = self._wording.tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
-    def _find_all_called(self, match: IntentMatch | None, rows: str) -> list[IntentMatch | None]:
+    def _find_all_called(self, match: IntentMatch | None, rows: str, now: datetime | None) -> list[IntentMatch | None]:
         """The same for each of a list, where all are meant; else for the one that is named."""
         if match and "_like" in match.said:
             return [self._find_like(match, rows)]
         if not match or match.said.get("_called") != _ALL:
-            return [self._find_called(match, rows)]
+            return [self._find_called(match, rows, now)]
         told = self._matcher.tools[match.tool]["gives"]["job"]
         numbers = [int(found[1]) for row in rows.splitlines() if (found := re.match(told, row))]
         if not numbers:
@@ -312,7 +314,7 @@ class IntentProvider:
         said = {key: value for key, value in match.said.items() if key != "_called"}
         return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
 
-    def _find_called(self, match: IntentMatch | None, rows: str) -> IntentMatch | None:
+    def _find_called(self, match: IntentMatch | None, rows: str, now: datetime | None) -> IntentMatch | None:
         """The same with the number of what it names by words, found in a list; what to say where that is none or several."""
         name = match.said.get("_called", "") if match else ""
         if not match or not name:
@@ -322,6 +324,8 @@ class IntentProvider:
         day, at = self._matcher.words["days"].get(fold_name(name.lower()), ""), self._matcher.words["at"]
         names = [name, day, day[:3]] if day in WEEKDAYS else [name]  # "the one on sunday"
         fits = [row for row in rows_of_one if name == _ANY_ONE or any(_is_called(one, row) for one in names)]
+        if not fits and now and (due := self._matcher.read_due_day(name)):  # "the one tonight"
+            fits = [row for row in rows_of_one if row in keep_days(rows, due, now.date()).splitlines()]
         if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
             clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
             fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
@@ -712,8 +716,8 @@ class IntentProvider:
         named = self._find_looked_for(wishes, offered)
         if not named or (named.name, named.arguments) != (calls[0].name, calls[0].arguments):
             return []
-        rows = remove_hints(messages[-1].text)
-        return [(said, one) for said, match in wishes for one in self._find_all_called(match, rows)]
+        rows, now = remove_hints(messages[-1].text), read_clock(messages)
+        return [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now)]
 
     def close(self) -> None:
         """Nothing is held open."""

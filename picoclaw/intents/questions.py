@@ -321,8 +321,8 @@ class QuestionReader:
             times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
         elif parts.has("both_word") and not sensors:
             sensors = [str(one) for one in s.topic.get("_sensors", ())][-2:]
-        elif times and before.get("chart") and not sensors:
-            sensors = [str(one) for one in s.topic.get("sensor", ())]
+        elif before and not sensors and (parts.has("chart_word") or (times and before.get("chart"))):
+            sensors = [str(one) for one in s.topic.get("sensor", ())]  # "show me that as a chart"
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
         begins_now = s.longest(self._book.values("now_word"), 0) and not s.asks

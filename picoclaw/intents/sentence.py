@@ -435,6 +435,9 @@ class SlotReader:
         yield from self._choice(slot, s, i)
         if s.longest(s.names, i) or s.words[i].isdecimal() or ":" in s.words[i]:
             return
+        number = s.longest(self._words["numbers"], i)
+        if number and self._words["units"].keys() & s.words[number[1] : number[1] + 1]:
+            return  # "sur deux jours"
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
             if end > i + 1 and (s.after_comma(end - 1) or s.longest(s.names, end - 1)):

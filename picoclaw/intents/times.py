@@ -235,13 +235,13 @@ class TimeReader:
         last, more = self._bare_clock(tail[until:]) if until else ({}, 0)
         if not last or self._length_word.match(tail, until + more):
             return none
-        (early, _, one), other = first["at"].rpartition(" "), last["at"]
+        (early, _, one), (late_day, _, other) = (said["at"].rpartition(" ") for said in (first, last))
         if one < "12:00" and other == "00:00" and "12" in near:
             other = "12:00"  # "between 8 and 12 this morning"
         if one == "12:00" or self._get_half(tail[until:][:more]) == "pm":
             late = self.put_past_noon(one, tail[begin:][:stop]), self.put_past_noon(other, tail[until:][:more])
             one, other = late if late[0] < late[1] else (one, other)  # "between 1 and 3 pm"
-        if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other):
+        if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other) or (late_day and (day or early)):
             return none
         if half in {"pm", "night"}:
             one = _add_half_day(one)
@@ -252,7 +252,7 @@ class TimeReader:
         said = day or later
         if not (is_begun or later):
             return none
-        named = self._words["days"][said["day"]] if said else early
+        named = self._words["days"][said["day"]] if said else early or late_day
         return named, one, other, _parse_count(tail, later.end() if later else until + more)
 
     def _bare_clock(self, tail: str) -> tuple[dict[str, Any], int]:

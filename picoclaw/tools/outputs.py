@@ -103,18 +103,24 @@ class OutputTool:
         """Show how often and how long outputs were on, and when and by whose order the last time."""
         from picoclaw.times import parse_range
 
-        known = [str(row["name"]) for row in self._client.list()["outputs"]]
+        known = {str(row["name"]): config.format_level(row["level"]) for row in self._client.list()["outputs"]}
         if name.strip() and (name := self._client.meant(name)) not in known:
             raise ToolError(f"there is no output {name!r}; declared: {', '.join(known)}")
         wanted, times = parse_range(when, caller.now), self._client.list_on_times(caller.now)
         return "\n".join(
-            format_on_times(one, [t for t in times if t.name == one], wanted, is_past=wanted.end < caller.now)
+            format_on_times(
+                one, [t for t in times if t.name == one], wanted, known[one], is_past=wanted.end < caller.now
+            )
             for one in ([name] if name else known)
         )
 
 
-def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange", *, is_past: bool = False) -> str:
-    """Say how often and how long an output was on in a time, which may have ended, and when the last time was."""
+def format_on_times(
+    name: str, times: "Sequence[OnTime]", wanted: "TimeRange", level: str = "", *, is_past: bool = False
+) -> str:
+    """Say how often and how long an output was on in a time, which may have ended, when the last time was, and that it is
+    off where that is its `level` now.
+    """
     from picoclaw.times import format_duration
 
     inside = [one for one in times if one.ended > wanted.begin and one.began < wanted.end]
@@ -130,4 +136,4 @@ def format_on_times(name: str, times: "Sequence[OnTime]", wanted: "TimeRange", *
     began, ended = (moment.astimezone(now.tzinfo) for moment in (last.began, last.ended))
     day = "" if began.date() == now.date() else f"{began:%a %Y-%m-%d} "
     until = f"{ended:%H:%M}" if not last.is_on else "now"
-    return f"{said}; last {day}{began:%H:%M} to {until}, by {last.who}"
+    return f"{said}; last {day}{began:%H:%M} to {until}, by {last.who}{'; off now' * (level == 'off')}"
