@@ -6,20 +6,24 @@ they skip; where they are put back, in the first of two. With `*` for the hour i
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Literal
 
 from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
-from picoclaw.text import pattern
+from picoclaw.text import pattern, truncate
 from picoclaw.times import (
     CRON_WEEKDAYS,
     DAY_PART_HOURS,
     MONTHS,
+    add_seconds,
     format_duration,
+    get_midnight,
     make_time_of_day,
+    parse_duration,
     parse_moment,
     parse_zone,
 )
@@ -49,6 +53,15 @@ UNTIL = " until "
 """Stands between an expression and the last day on which it counts."""
 DoneSpans = tuple[tuple[float, float], ...]
 _MAX_SPANS = 8
+
+
+Pauses = tuple[tuple[float, float], ...]
+"""Spans of time in which what is planned is left out, in seconds since 1970, without their ends."""
+PAUSE_FORMS = (
+    "'next', 'tomorrow', 'friday', '2026-12-24', 'until monday', 'until 18:00', '3 days', 'this week' or 'next week'"
+)
+_SOON_S = 30.0
+"""Seconds behind one time within which the next one never lies."""
 
 
 class Plan(NamedTuple):
@@ -273,9 +286,12 @@ def _iter_not_done(plan: Plan, after: float, now: float, done: DoneSpans) -> Ite
             yield slot
 
 
-def find_next(plan: Plan, after: float, done: DoneSpans = ()) -> Occurrence | None:
-    """Give the first slot after a moment that was not done."""
-    return next(_iter_not_done(plan, after, float("inf"), done), None)
+def find_next(plan: Plan, after: float, done: DoneSpans = (), pauses: Pauses = ()) -> Occurrence | None:
+    """Give the first slot after a moment that was not done, and is not left out."""
+    slot = next(_iter_not_done(plan, after, float("inf"), done), None)
+    while slot and (ends := [last for first, last in pauses if first <= slot.moment.timestamp() < last]):
+        slot = next(_iter_not_done(plan, max(ends) - _SOON_S, float("inf"), done), None)
+    return slot
 
 
 def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:
@@ -286,6 +302,66 @@ def add_done(plan: Plan, done: DoneSpans, slot: Occurrence) -> DoneSpans:
         if following and following.moment.timestamp() == moment:
             return (*done[:index], (first, moment), *done[index + 1 :])
     return (*done, (moment, moment))[-_MAX_SPANS:]
+
+
+def is_paused(pauses: Pauses, moment: float) -> bool:
+    return any(first <= moment < last for first, last in pauses)
+
+
+def add_pause(pauses: Pauses, pause: tuple[float, float], now: float) -> Pauses:
+    """Add a pause; those that are over go. Raises ValueError where there are too many."""
+    kept = (*(one for one in pauses if one[1] > now and one != pause), pause)
+    if len(kept) > _MAX_SPANS:
+        raise ValueError(f"{_MAX_SPANS} pauses are planned already; resume it first")
+    return tuple(sorted(kept))
+
+
+def parse_pause(text: str, now: datetime, list_times: Callable[[datetime, int], list[datetime]]) -> tuple[float, float]:
+    """Return the span of time that is meant by one of PAUSE_FORMS.
+
+    `list_times(after, most)` gives the times that are planned: "next" is the first of them, "tomorrow 8:00" the
+    one of that day that is nearest to that time. Raises ValueError.
+    """
+    words = " ".join(text.lower().split()).removeprefix("for ")
+    if words in {"", "next"}:
+        if not (found := list_times(now, 1)):
+            raise ValueError(f"it has no time that can be left out; say until when, as in {PAUSE_FORMS}")
+        return now.timestamp(), found[0].timestamp() + _SOON_S
+    today, monday = now.date(), now.date() + timedelta(7 - now.weekday())
+    if words.startswith("until "):
+        end = _parse_day_or_moment(words.removeprefix("until "), now)
+        end = end if end > now else get_midnight(today + timedelta(7), now)  # "until friday", said on one
+        return now.timestamp(), end.timestamp()
+    if words in _WEEKS:
+        first, last = (get_midnight(monday + timedelta(days), now).timestamp() for days in _WEEKS[words])
+        return max(now.timestamp(), first), last
+    with suppress(ValueError):
+        return now.timestamp(), add_seconds(now, parse_duration(words)).timestamp()
+    moment = _parse_day_or_moment(words, now)
+    begin, end = get_midnight(moment.date(), now), get_midnight(moment.date() + timedelta(1), now)
+    if moment == begin:
+        return begin.timestamp(), end.timestamp()
+    found = [one for one in list_times(begin, _MAX_COUNTED) if one < end]
+    if not found:
+        raise ValueError(f"nothing of it is planned on {begin:%a %Y-%m-%d}")
+    nearest = min((one.timestamp() for one in found), key=lambda one: abs(one - moment.timestamp()))
+    return nearest - _SOON_S, nearest + _SOON_S
+
+
+_WEEKS = {"this week": (-7, 0), "weekend": (-2, 0), "this weekend": (-2, 0), "next week": (0, 7)}
+"""From which day on until which, counted from the next Monday."""
+
+
+def _parse_day_or_moment(words: str, now: datetime) -> datetime:
+    """A day as its midnight; a moment as `parse_moment` has it. Raises ValueError."""
+    with suppress(ValueError):
+        return parse_moment(words, now)
+    try:
+        return get_midnight(parse_moment(f"{words} 23:59", now).date(), now)
+    except ValueError:
+        raise ValueError(
+            f"{truncate(words, 60)!r} is no time to leave something out; write it like {PAUSE_FORMS}"
+        ) from None
 
 
 def _describe_expression(expression: str) -> str:

@@ -118,7 +118,7 @@ def _make_last_before(match: re.Match[str], now: datetime) -> TimeRange:
 
 def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
     if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
-        begin = _get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
+        begin = get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
         return TimeRange(begin if begin <= now else _get_yesterday_at(begin, now), now)
     found = _match_range(match[1], now)
     if found is None:
@@ -128,7 +128,7 @@ def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
 
 def _make_around(match: re.Match[str], now: datetime) -> TimeRange:
     """The minutes around the last time that it was so late."""
-    at = _get_midnight(now.date(), now).replace(hour=int(match[1]), minute=int(match[2]))
+    at = get_midnight(now.date(), now).replace(hour=int(match[1]), minute=int(match[2]))
     at = at if at <= now else _get_yesterday_at(at, now)
     return TimeRange(at - timedelta(minutes=10), at + timedelta(minutes=10))
 
@@ -145,7 +145,7 @@ def _make_clock_range(match: re.Match[str], now: datetime) -> TimeRange:
     if match[1]:
         begin = _find_clock(_match_day(match[1], now), hour, minute)
     else:
-        begin = _get_midnight(now.date(), now).replace(hour=hour, minute=minute)
+        begin = get_midnight(now.date(), now).replace(hour=hour, minute=minute)
         is_night = (hour, minute) > (last_hour, last_minute)  # the night that is over
         begin = begin if begin < now and not is_night else _get_yesterday_at(begin, now)
     end = begin.replace(hour=last_hour, minute=last_minute)
@@ -170,7 +170,7 @@ def _find_clock(day: TimeRange, hour: int, minute: int) -> datetime:
 
 
 def _get_yesterday_at(begin: datetime, now: datetime) -> datetime:
-    return _get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
+    return get_midnight(now.date() - timedelta(1), now).replace(hour=begin.hour, minute=begin.minute)
 
 
 def _make_between(match: re.Match[str], now: datetime) -> TimeRange:
@@ -230,16 +230,16 @@ def find_latest_day(number: int, month: int, today: date) -> date:
 
 def _make_night_after(day: date, now: datetime) -> TimeRange:
     """From six to six."""
-    evening = _get_midnight(day, now).replace(hour=18)
-    return TimeRange(evening, _get_midnight(day + timedelta(1), now).replace(hour=6))
+    evening = get_midnight(day, now).replace(hour=18)
+    return TimeRange(evening, get_midnight(day + timedelta(1), now).replace(hour=6))
 
 
 def _make_part_of_day(match: re.Match[str], now: datetime) -> TimeRange:
     """Six hours of a day; an evening ends with its day."""
     day = now.date() if match[1] == "this" else _match_day(match[1], now).begin.date()
     begin = _PARTS_OF_DAY[match[2]]
-    end = _get_midnight(day + timedelta(1), now) if begin == 18 else _get_midnight(day, now).replace(hour=begin + 6)
-    return TimeRange(_get_midnight(day, now).replace(hour=begin), end)
+    end = get_midnight(day + timedelta(1), now) if begin == 18 else get_midnight(day, now).replace(hour=begin + 6)
+    return TimeRange(get_midnight(day, now).replace(hour=begin), end)
 
 
 def _make_month(match: re.Match[str], now: datetime) -> TimeRange:
@@ -248,16 +248,16 @@ def _make_month(match: re.Match[str], now: datetime) -> TimeRange:
         return _make_days(today - timedelta(today.weekday() + (7 if back else 0)), 7, now)
     if match[2] == "year":
         year = today.year - back
-        return TimeRange(_get_midnight(date(year, 1, 1), now), _get_midnight(date(year + 1, 1, 1), now))
+        return TimeRange(get_midnight(date(year, 1, 1), now), get_midnight(date(year + 1, 1, 1), now))
     month = 12 * today.year + today.month - 1 - back
-    return TimeRange(*(_get_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
+    return TimeRange(*(get_midnight(date(m // 12, m % 12 + 1, 1), now) for m in (month, month + 1)))
 
 
 def _make_days(first: date, count: int, now: datetime) -> TimeRange:
-    return TimeRange(_get_midnight(first, now), _get_midnight(first + timedelta(count), now))
+    return TimeRange(get_midnight(first, now), get_midnight(first + timedelta(count), now))
 
 
-def _get_midnight(day: date, now: datetime) -> datetime:
+def get_midnight(day: date, now: datetime) -> datetime:
     """The first moment of a day in the zone of `now`; an offset alone stands for the board's own."""
     start = datetime(day.year, day.month, day.day)  # noqa: DTZ001 - zoned at once
     named = hasattr(now.tzinfo, "key") or str(now.tzinfo).startswith("UTC")

@@ -52,6 +52,11 @@ def test_a_job_from_the_command_line_and_back(tmp_path):
     assert "(chat 'shed')" in cron(tmp_path)[1]
     assert cron(tmp_path, "disable", "1") == (0, "reminder 1 is off until it is enabled: stand up")
     assert json.loads(cron(tmp_path, "list", "--json")[1])[0]["next"] == []
+    assert cron(tmp_path, "enable", "1")[0] == 0
+    following = json.loads(cron(tmp_path, "list", "--json")[1])[0]["next"]
+    assert cron(tmp_path, "skip", "1")[1].startswith("reminder 1 leaves out ")
+    assert json.loads(cron(tmp_path, "list", "--json")[1])[0]["next"][:2] == following[1:]
+    assert cron(tmp_path, "skip", "1", "--at", "soonish")[0] == 1
     assert cron(tmp_path, "update", "2", "coffee", "--at", "tomorrow 9:00")[0] == 0
     assert "coffee" in cron(tmp_path, "get", "2")[1]
     assert cron(tmp_path, "remove", "2") == (0, "reminder 2 is removed: coffee")

@@ -161,7 +161,7 @@ def test_one_of_yesterday_is_left_as_it_is(path, tmp_path):
     with closing(sqlite3.connect(path)) as connection:
         added = [line for line in connection.iterdump() if line not in before]
     assert [re.sub("'20.*'", "NOW", line) for line in added] == [
-        "INSERT INTO \"migrations\" VALUES('m034_tables',NOW);"
+        "INSERT INTO \"migrations\" VALUES('m035_tables',NOW);"
     ]
 
 
@@ -184,7 +184,7 @@ def test_an_upgrade_that_is_cut_off_is_done_again(path, tmp_path):
         if killed_at(statement, Database, path):
             cuts += 1
             with closing(apsw.Connection(str(path))) as connection:
-                done = connection.execute("SELECT 1 FROM migrations WHERE name = 'm034_tables'").get
+                done = connection.execute("SELECT 1 FROM migrations WHERE name = 'm035_tables'").get
             assert (read_shape(path) == before) == (not done)
             if done:
                 for file in tmp_path.glob("state.db*"):

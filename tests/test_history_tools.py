@@ -265,6 +265,30 @@ def test_a_rule_takes_another_condition_and_other_options_in_its_place(rules):
     assert list(automation_rules.load_rules(rules.home, NOW).rules) == ["valve_1", "hot"]
 
 
+def test_a_rule_is_paused_for_some_time_and_resumed(rules):
+    call(rules, "rule", action="add", when="every day at 8:00", output="valve 1")
+    call(rules, "rule", **HOT)
+    before = (rules.home / "rules.toml").read_text()
+    today = NOW.date()
+    tomorrow, after = today + timedelta(1), today + timedelta(2)
+    said = f"paused from {tomorrow} 00:00 to {after} 00:00"
+    assert call(rules, "rule", action="pause", name="valve_1", when="tomorrow") == f"rule valve_1 is {said}"
+    assert " 00:00 not: valve_1: every day at 8:00" in rules.asked.shown[-1]
+    assert f"It is {said}." in call(rules, "rule", action="list")
+    last = today + timedelta(20)
+    assert f", and from {last} 00:00 to " in call(rules, "rule", action="pause", name="valve_1", when=str(last))
+    assert call(rules, "rule", action="pause", name="hot", when="3 days").startswith("rule hot is paused from ")
+    for name, when, wrong in (
+        ("hot", "next", "it has no time that can be left out"),
+        ("valve_1", "1 minute", "it does nothing then"),
+        ("hot", "soonish", "'soonish' is no time"),
+    ):
+        assert wrong in call(rules, "rule", action="pause", name=name, when=when)
+    for name in ("valve_1", "hot"):
+        assert call(rules, "rule", action="resume", name=name) == f"rule {name} is followed again"
+    assert (rules.home / "rules.toml").read_text() == before
+
+
 def test_a_rule_that_is_broken_has_a_number_too(rules):
     (rules.home / "rules.toml").write_text(
         '[rules.bad]\nwhen = "?"\n\n[rules.good]\nwhen = "every hour"\nnotify = "x"\n'

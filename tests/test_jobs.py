@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from rows import each_row
 
 from picoclaw.automation.clock import read_boot_id
+from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.daemon.delivery import open_chat
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
@@ -58,7 +60,14 @@ def test_a_job_comes_back_as_it_was_kept(jobs):
     job = Job(0, "home", "tea", plan, "command", "skip", "change", False, "boot", 1.5, 2.5, ((1.0, 2.0), (3.0, 4.5)), 7)
     job = job._replace(write=True, network=True)
     job = job._replace(
-        last_slot="s", last_run=8.5, last_status="failed", last_error="e", failures=3, told="t", claimed="p"
+        last_slot="s",
+        last_run=8.5,
+        last_status="failed",
+        last_error="e",
+        failures=3,
+        told="t",
+        claimed="p",
+        paused=((5.5, 6.5),),
     )
     number = jobs.add(job)
     assert jobs.all() == [job._replace(number=number)]
@@ -566,6 +575,88 @@ def test_a_job_is_switched_off_and_on_and_does_not_make_up_for_it(cron, jobs):
     cron(action="add", message="once", at="13:00")
     cron(action="disable", job=2)
     assert cron(action="enable", job=2, now=NOON + 2 * HOUR).startswith("error: reminder 2 was due once; update it")
+
+
+@each_row(
+    ("when", "said"),
+    [
+        ("", "leaves out 19:00; it next comes Thu 2026-07-02 07:00 (in 19 h)"),
+        ("next", "leaves out 19:00; it next comes Thu 2026-07-02 07:00 (in 19 h)"),
+        ("tomorrow", "leaves out Thu 2026-07-02 07:00, Thu 2026-07-02 19:00; it next comes 19:00 (in 7 h)"),
+        ("tomorrow 8:00", "leaves out Thu 2026-07-02 07:00; it next comes 19:00 (in 7 h)"),
+        (
+            "until friday",
+            "leaves out 19:00, Thu 2026-07-02 07:00, Thu 2026-07-02 19:00; it next comes Fri 2026-07-03 07:00 (in 1 d 19 h)",
+        ),
+        ("until wednesday", "leaves out 19:00, Thu 2026-07-02 07:00, Thu 2026-07-02 19:00 and more;"),
+        ("3 days", "leaves out 19:00, Thu 2026-07-02 07:00, Thu 2026-07-02 19:00 and more;"),
+        ("weekend", "leaves out Sat 2026-07-04 07:00, Sat 2026-07-04 19:00, Sun 2026-07-05 07:00 and more;"),
+        ("next week", "leaves out Mon 2026-07-06 07:00, Mon 2026-07-06 19:00, Tue 2026-07-07 07:00 and more;"),
+        ("24 december", "leaves out Thu 2026-12-24 07:00, Thu 2026-12-24 19:00; it next comes 19:00 (in 7 h)"),
+    ],
+)
+def test_single_times_are_left_out(cron, jobs, when, said):
+    cron(action="add", message="tea", cron_expr="0 7,19 * * *")
+    number = jobs.all()[-1].number
+    assert cron(action="skip", job=number, at=when).startswith(f"reminder {number} {said}")
+
+
+@each_row(
+    ("job", "when", "said"),
+    [
+        (1, "until 18:00", "reminder 1 was left as it is, it does not come then: 1: every day at 07:00"),
+        (
+            1,
+            "soonish",
+            "reminder 1 was left as it is: 'soonish' is no time to leave something out; write it like 'next'",
+        ),
+        (2, "", "reminder 2 comes once, 13:00 (in 1 h): remove it, or move it to another time"),
+    ],
+)
+def test_what_cannot_be_left_out_stays_as_it_is(cron, jobs, job, when, said):
+    cron(action="add", message="tea", cron_expr="0 7,19 * * *")
+    cron(action="add", message="once", at="13:00")
+    before = jobs.all()
+    assert cron(action="skip", job=job, at=when).startswith(f"error: {said}")
+    assert jobs.all() == before
+
+
+@each_row(
+    ("plan", "pauses", "comes"),
+    [
+        ({"cron_expr": "0 7 * * *"}, ["tomorrow"], ["03 07:00", "04 07:00"]),
+        ({"cron_expr": "0 7 * * *"}, ["", "saturday"], ["03 07:00"]),
+        ({"cron_expr": "0 7 * * *"}, ["until friday"], ["03 07:00", "04 07:00"]),
+        ({"cron_expr": "0 7 * * * until 2026-07-02"}, ["tomorrow"], []),
+        ({"every_seconds": 43_200}, ["tomorrow"], ["03 00:00", "03 12:00", "04 00:00", "04 12:00"]),
+        ({"every_seconds": 43_200}, [""], ["02 12:00", "03 00:00", "03 12:00", "04 00:00", "04 12:00"]),
+    ],
+)
+def test_what_is_left_out_does_not_come_and_the_rest_does(cron, jobs, plan, pauses, comes):
+    for job in jobs.all():
+        jobs.remove("home", job.number)
+    cron(action="add", message="tea", **plan)
+    number = jobs.all()[0].number
+    for pause in pauses:
+        assert "leaves out" in cron(action="skip", job=number, at=pause)
+    assert cron(action="list").count("(paused ") == len(pauses)
+    told = []
+    for minutes in range(0, 3 * 24 * 60 + 1, 10):
+        now = JobContext(
+            (NOON + timedelta(minutes=minutes)).timestamp(), MONO + minutes * 60, read_boot_id(), True, "me", bool
+        )
+        decided = jobs.decide(lambda job, now=now: decide_job(job, now))
+        told += [f"{datetime.fromtimestamp(one.at, UTC):%d %H:%M}" for one in decided if one.message]
+    assert told == comes
+    assert len(jobs.all()) == bool(comes)
+
+
+def test_what_is_resumed_leaves_nothing_out(cron, jobs):
+    cron(action="add", message="tea", every_seconds=7200)
+    before = jobs.all()
+    cron(action="skip", job=1, at="3 days")
+    assert cron(action="enable", job=1).startswith("reminder 1 is kept, every 2 h: 14:00")
+    assert jobs.all() == before
 
 
 def test_a_job_is_done_once_more(cron, jobs):

@@ -325,6 +325,32 @@ def test_what_is_late_is_said_once_and_an_output_is_not_switched(more, why, skip
     assert (bench.fired[0].why, bench.fired[0].skipped) == (why, skipped)
 
 
+@each_row(
+    ("paused", "fires"),
+    [
+        ("", 7),
+        ("2026-07-02 00:00 to 2026-07-03 00:00", 6),
+        ("2026-07-02 00:00 to 2026-07-03 00:00; 2026-07-04 05:30 to 2026-07-06 06:01", 3),
+        ("2026-06-02 00:00 to 2026-07-03 00:00", 6),
+        ("2026-07-02 06:01 to 2026-07-03 06:00", 7),
+    ],
+)
+def test_times_are_left_out(paused, fires):
+    assert hours(at_six(paused=paused), 24 * 7) == fires
+
+
+def test_a_condition_that_came_true_in_a_pause_fires_behind_it():
+    bench = Bench("greenhouse.temperature > 35", paused="2026-07-01 00:00 to 2026-07-01 12:01")
+    assert bench.look(36, 36, 36) == 0
+    assert bench.look(36, 36, 36, 36) == 1
+
+
+def test_what_comes_late_of_a_pause_is_not_made_up_for():
+    bench = at_six(paused="2026-07-01 00:00 to 2026-07-02 12:00")
+    bench.go(22 * 3600)
+    assert bench.look(None, None) == 0
+
+
 def test_a_week_off_is_one_late_firing():
     bench = at_six()
     bench.go(7 * 86_400 + 3600)

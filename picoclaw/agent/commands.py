@@ -10,8 +10,8 @@ from picoclaw.agent import workflow
 from picoclaw.agent.context import AgentApp
 from picoclaw.agent.dispatcher import CHAT_COMMANDS
 from picoclaw.agents import list_agents
+from picoclaw.automation import rules
 from picoclaw.automation.clock import wake_all
-from picoclaw.automation.rules import enable_rule, remove_rule
 from picoclaw.errors import ConfigError, PicoclawError, StoreError
 from picoclaw.messages import Caller, Inbound, Message, Origin, Stop, ToolCall, Usage, is_owner, strip_context
 from picoclaw.prompts import count_bytes, count_request_bytes, estimate_tokens, split_window
@@ -189,9 +189,9 @@ def change_rule(chat: CommandContext, rest: str) -> CommandResult:
     home, action, name = chat.app.config.home, found[1].lower(), found[2].strip()
     try:
         if action == "remove":
-            remove_rule(home, name)
+            rules.remove_rule(home, name)
         else:
-            enable_rule(home, name, enabled=action == "resume")
+            rules.change_rule(home, name, rules.PAUSE_CHANGES[action])
     except ConfigError as error:
         return CommandResult(f"Nothing was done: {error}", good=False)
     wake_all(home)

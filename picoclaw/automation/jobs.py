@@ -11,7 +11,7 @@ from zlib import crc32
 from picoclaw.config.files import read_toml
 from picoclaw.files import find_shipped
 from picoclaw.records import NamedTuple
-from picoclaw.schedules import add_done, find_due, find_next, is_over
+from picoclaw.schedules import add_done, find_due, find_next, is_over, is_paused
 from picoclaw.store.jobs import Job, JobDecision
 from picoclaw.text import truncate
 from picoclaw.times import format_duration
@@ -67,6 +67,8 @@ def decide_job(job: Job, now: JobContext) -> JobDecision | None:
         return None if again else JobDecision(waiting, f"{_describe_job(job)} waits: {said}", now.wall)
     if come is None:
         return JobDecision(ahead) if ahead != job else None
+    if is_paused(job.paused, now.wall - come.late_s):
+        return JobDecision(None if is_over(ahead.plan, ahead.after, ahead.done) else ahead)
     return _decide_occurrence(ahead._replace(last_slot=come.slot), come, now)
 
 

@@ -27,7 +27,7 @@ from picoclaw.automation.rules import Rule, RuleSet, format_switch
 from picoclaw.errors import PicoclawError, StoreError
 from picoclaw.hw.reading import Reading
 from picoclaw.records import NamedTuple, asdict, dataclass, replace
-from picoclaw.schedules import DoneSpans, add_done, find_due, find_next
+from picoclaw.schedules import DoneSpans, add_done, find_due, find_next, is_paused
 from picoclaw.store.samples import ClockReading, RuleLog, SampleSpan, Series
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
@@ -101,6 +101,8 @@ def evaluate_rule(
         state = RuleState(rule.written.when, fired=state.fired)
     if isinstance(condition, Calendar):
         return _evaluate_calendar(rule, condition, state, now)
+    if is_paused(rule.paused, now.wall.timestamp()):  # as if it was not followed
+        return RuleState(rule.written.when, fired=state.fired), None
     if sample is None:
         if not isinstance(condition, Missing):
             return state, None
@@ -190,6 +192,8 @@ def _evaluate_calendar(
     if due is None:
         return state, None
     state = replace(state, looked=wall, done=add_done(condition.plan, state.done, due.last))
+    if is_paused(rule.paused, due.last.moment.timestamp()):
+        return state, None
     passed = get_seconds_since_fired(state, now)
     if rule.cooldown_s and passed is not None and passed < rule.cooldown_s:
         return state, None
@@ -219,7 +223,7 @@ def describe_state(rule: Rule, state: RuleState, now: ClockReading) -> str:
     passed = get_seconds_since_fired(state, now)
     fired = "has not fired yet" if passed is None else f"fired {format_duration(passed)} ago"
     if isinstance(rule.condition, Calendar):
-        slot = find_next(rule.condition.plan, now.wall.timestamp(), state.done) if now.trusted else None
+        slot = find_next(rule.condition.plan, now.wall.timestamp(), state.done, rule.paused) if now.trusted else None
         then = f"next {slot.moment:%a %Y-%m-%d %H:%M}" if slot else "never comes"
         return f"{fired}, {then if now.trusted else 'waits until the clock is set'}"
     if state.held:

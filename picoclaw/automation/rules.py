@@ -28,6 +28,7 @@ from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import explain_os_error, lock_folder, write_atomic
 from picoclaw.records import NamedTuple, dataclass
+from picoclaw.schedules import Pauses
 from picoclaw.schema import Span
 from picoclaw.store.samples import Series
 from picoclaw.text import pattern
@@ -54,6 +55,7 @@ class RuleConfig:
     cooldown: Annotated[str, "shortest time between two firings"] = ""
     again: Annotated[str, "fires again after this time while the condition stays true"] = ""
     enabled: bool = True
+    paused: Annotated[str, "times to leave out, such as '2026-12-24 00:00 to 2026-12-27 00:00'"] = ""
 
 
 class Rule(NamedTuple):
@@ -67,6 +69,7 @@ class Rule(NamedTuple):
     instead: tuple[float, Gate] | None = None
     cooldown_s: float = 0.0
     again_s: float = 0.0
+    paused: Pauses = ()
 
     @property
     def series(self) -> list[Series]:
@@ -100,9 +103,11 @@ def parse_rule(name: str, table: Any, now: datetime, zone: str = "") -> Rule:
         cooldown_s = times.parse_duration(written.cooldown) if written.cooldown else usual
         key = "again"
         again_s = times.parse_duration(written.again) if written.again else 0.0
+        key = "paused"
+        paused = _parse_pauses(written.paused, now.astimezone(times.parse_zone(zone)) if zone else now)
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from None
-    rule = Rule(name, written, found, only_if, lasts_s, instead, cooldown_s, again_s)
+    rule = Rule(name, written, found, only_if, lasts_s, instead, cooldown_s, again_s, paused)
     if problem := next(_find_faults(rule), ""):
         raise ConfigError(problem)
     return rule
@@ -113,6 +118,27 @@ def _parse_instead(text: str, now: datetime) -> tuple[float, Gate]:
     if match is None:
         raise ValueError(f"{text[:60]!r} is not like '10 minutes if greenhouse.temperature max yesterday > 37'")
     return times.parse_duration(match[1]), parse_gate(match[2], now)
+
+
+def _parse_pauses(text: str, now: datetime) -> Pauses:
+    """The times to leave out, as `format_pauses` writes them, in the zone of `now`."""
+    try:
+        ends = [
+            [times.parse_moment(end, now).timestamp() for end in one.split(" to ")]
+            for one in text.split(";")
+            if one.strip()
+        ]
+        return tuple((first, last) for first, last in ends)
+    except ValueError:
+        raise ValueError(f"{text[:60]!r} is not like '2026-12-24 00:00 to 2026-12-27 00:00'") from None
+
+
+def format_pauses(pauses: Pauses, now: datetime) -> str:
+    """Write times to leave out as a rule has them; their ends are whole minutes, and never earlier."""
+    ends = ((first, last + 59) for first, last in pauses)
+    return "; ".join(
+        " to ".join(f"{datetime.fromtimestamp(end, now.tzinfo):%Y-%m-%d %H:%M}" for end in one) for one in ends
+    )
 
 
 def _find_faults(rule: Rule) -> Iterator[str]:
@@ -136,6 +162,7 @@ def explain_rule(rule: Rule) -> str:
     gates = [f", if {format_gate(rule.only_if)}"] if rule.only_if else []
     limits = "; ".join(_describe_limits(rule))
     off = "" if rule.written.enabled else " It is switched off (enabled = false)."
+    off += f" It is paused from {rule.written.paused.replace('; ', ', and from ')}." if rule.paused else ""
     return f"{rule.name}: {said}{''.join(gates)}: {' and '.join(describe_actions(rule))}.{f' {limits}.' if limits else ''}{off}"
 
 
@@ -184,6 +211,10 @@ _FILE_HEADER = """\
 """
 _HEADER = pattern(r"""\s*\[\s*rules\s*\.\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*\]\s*(?:#.*)?""")
 _AT_LINE = pattern(r"\(at line (\d+), column (\d+)\)")
+
+
+PAUSE_CHANGES: dict[str, dict[str, Any]] = {"pause": {"enabled": False}, "resume": {"enabled": None, "paused": None}}
+"""What is written of a rule that is paused until it is resumed, and of one that is resumed."""
 
 
 class RuleSet(NamedTuple):
@@ -377,11 +408,6 @@ def remove_rule(home: Path, name: str) -> None:
         if sorted([*_list_names(text), name]) != sorted(names) and _load_toml(before) is not None:
             raise ConfigError(f"{path} writes the rule {name!r} not below a [rules.{name}]: take it out by hand")
         _write(path, text)
-
-
-def enable_rule(home: Path, name: str, *, enabled: bool) -> None:
-    """Have a rule followed, or not, and leave the rest of the file unchanged; raises ConfigError."""
-    change_rule(home, name, {"enabled": None if enabled else False})
 
 
 def change_rule(home: Path, name: str, values: Mapping[str, Any]) -> None:

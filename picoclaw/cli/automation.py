@@ -51,6 +51,7 @@ def add_cron_options(parser: Parser) -> None:
             "remove": ("remove one", _call_cron_tool),
             "enable": ("resume one", _call_cron_tool),
             "disable": ("pause one", _call_cron_tool),
+            "skip": ("leave out one of its times, or pause it until some time", _call_cron_tool),
             "run": ("run one now, in addition to its schedule", _call_cron_tool),
         },
         "list",
@@ -62,6 +63,9 @@ def add_cron_options(parser: Parser) -> None:
             word.add_argument("job NUMBER", type=int)
         if name in {"add", "update"}:
             _add_job_options(word)
+    words["skip"].add_argument(
+        "--at WHEN", "next, tomorrow, friday, 'until monday', '3 days', 'next week'", default="next"
+    )
 
 
 def _add_job_options(word: Parser) -> None:

@@ -296,6 +296,7 @@ _MOVE_ORDERS = tuple(
 _ORDERS = {
     "remove": _REMOVE_ORDERS,
     "disable": ("disable _", "pause _", "turn off _", "turn _ off", "switch off _", "switch _ off"),
+    "skip": ("skip _", "leave out _", "leave _ out", "pause _", "suspend _"),
     "enable": ("enable _", "resume _", "turn on _", "turn _ on", "switch on _", "switch _ on"),
     "run": ("run _", "start _", "do _"),
     "update": (*_MOVE_ORDERS, "rename _", "let _ say", "ändere _", "verschiebe _"),

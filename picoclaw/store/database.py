@@ -95,10 +95,10 @@ CREATE TABLE IF NOT EXISTS acts (
 
 -- Jobs of every kind and plan. `due` is the anchor of the plan, in seconds since the epoch; `boot` and `mono` say when
 -- that is by the clock of one boot that nobody can set. A cron job's slots up to `after` are decided, and those within
--- the spans `done` were done. `claimed` names the process that runs it, `agent` the one that does it ('' for the home's
--- own), `who` whoever planned it, as their channel calls them: it is done with the rights that they have by then.
--- `heading` is in the language that a reminder was set in. A number is never used again: a person, or a model, may
--- still mean the job that had it.
+-- the spans `done` were done; what is due within those `paused` is left out. `claimed` names the process that runs it,
+-- `agent` the one that does it ('' for the home's own), `who` whoever planned it, as their channel calls them: it is
+-- done with the rights that they have by then. `heading` is in the language that a reminder was set in. A number is
+-- never used again: a person, or a model, may still mean the job that had it.
 CREATE TABLE IF NOT EXISTS jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, message TEXT NOT NULL, due REAL NOT NULL,
     claimed TEXT NOT NULL DEFAULT '', kind TEXT NOT NULL DEFAULT 'reminder', plan TEXT NOT NULL DEFAULT 'at',
@@ -108,7 +108,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     rounds INTEGER NOT NULL DEFAULT 0, last_slot TEXT NOT NULL DEFAULT '', last_run REAL NOT NULL DEFAULT 0,
     last_status TEXT NOT NULL DEFAULT '', last_error TEXT NOT NULL DEFAULT '', failures INTEGER NOT NULL DEFAULT 0,
     told TEXT NOT NULL DEFAULT '', may_write INTEGER NOT NULL DEFAULT 0, may_network INTEGER NOT NULL DEFAULT 0,
-    agent TEXT NOT NULL DEFAULT '', heading TEXT NOT NULL DEFAULT 'Reminder:', who TEXT NOT NULL DEFAULT ''
+    agent TEXT NOT NULL DEFAULT '', heading TEXT NOT NULL DEFAULT 'Reminder:', who TEXT NOT NULL DEFAULT '', paused TEXT NOT NULL DEFAULT '[]'
 ) STRICT;
 
 -- What is still to be told; `approval` is the number of the one that it asks for.
@@ -294,7 +294,7 @@ CREATE TABLE IF NOT EXISTS firings (
 """
 
 
-def m034_tables(connection: apsw.Connection) -> None:
+def m035_tables(connection: apsw.Connection) -> None:
     """Make the tables, or bring those of a home since 2026-11-22 to their shape; raises StoreError for an older one.
 
     What the migrations from m015 to m033 did, each unless the database names it as done.
@@ -364,7 +364,7 @@ def _add_missing(connection: apsw.Connection, tables: str) -> None:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind} NOT NULL DEFAULT {default}")
 
 
-MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m034_tables]
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m035_tables]
 HISTORY_MIGRATIONS: list[Callable[[apsw.Connection], None]] = [m004_tables]
 
 

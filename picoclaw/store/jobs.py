@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from picoclaw.messages import DEFAULT_SESSION
 from picoclaw.records import NamedTuple
-from picoclaw.schedules import DoneSpans, Plan
+from picoclaw.schedules import DoneSpans, Pauses, Plan
 from picoclaw.store.database import LAST_CHAT_MARK, StoreConnection, Table, get_mark, insert, update
 from picoclaw.store.inbox_outbox import put_message
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
     decided on, those within `done` were done. `claimed` is the process that runs it, `told` marks what was last told.
     A command may change the workspace with `write`, and use the network with `network`. `agent` is the key of the agent
     that does it, '' for the home's own. `heading` stands before what a reminder says, `who` has planned
-    it, as their channel calls them.
+    it, as their channel calls them. What comes due within one of the spans `paused` is left out.
     """
 
     number: int
@@ -56,6 +56,7 @@ class Job(NamedTuple):
     agent: str = ""
     heading: str = "Reminder:"
     who: str = ""
+    paused: Pauses = ()
 
 
 class JobDecision(NamedTuple):
@@ -144,7 +145,7 @@ def _update_job(connection: StoreConnection, before: Job, now: Job | None) -> No
 
 
 def _encode_job(job: Job) -> dict[str, Any]:
-    row = job._asdict() | {"done": json.dumps(job.done)}
+    row = job._asdict() | {"done": json.dumps(job.done), "paused": json.dumps(job.paused)}
     del row["number"], row["plan"]
     plan = {"plan": job.plan.kind, "spec": job.plan.text, "zone": job.plan.zone, "due": job.plan.anchor}
     return {_COLUMN_NAMES.get(name, name): value for name, value in row.items()} | plan
@@ -161,9 +162,12 @@ def _select_jobs(connection: StoreConnection, where: str, *values: str | int) ->
 
 def _decode_job(number: int, kind: Any, spec: str, zone: str, due: float, *rest: Any) -> Job:
     job = Job(number=number, plan=Plan(kind, spec, zone, due), **dict(zip(_FIELDS, rest, strict=True)))
-    spans = tuple((float(first), float(last)) for first, last in json.loads(str(job.done)))
-    job = job._replace(write=bool(job.write), network=bool(job.network))
-    return job._replace(enabled=bool(job.enabled), done=spans)
+    job = job._replace(write=bool(job.write), network=bool(job.network), enabled=bool(job.enabled))
+    return job._replace(done=_decode_spans(job.done), paused=_decode_spans(job.paused))
+
+
+def _decode_spans(text: object) -> tuple[tuple[float, float], ...]:
+    return tuple((float(first), float(last)) for first, last in json.loads(str(text)))
 
 
 HeartbeatOutcome = Literal["running", "silent", "said", "failed", "put off"]

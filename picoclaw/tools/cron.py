@@ -1,9 +1,10 @@
 """The `cron` tool: reminders, and jobs that ask, run or call something when they are due."""
 
 import json
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Annotated, Any, Literal
@@ -23,6 +24,7 @@ from picoclaw.tools.registry import Effects, tool
 
 _MAX_AHEAD_S = int(times.MAX_AHEAD.total_seconds())
 _MAX_NEXT_SHOWN = 3
+_MAX_LEFT_OUT = _MAX_NEXT_SHOWN + 1
 _MAX_MOVED_SHOWN = 5
 _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
 _DAY = pattern(r"(?:on |next )?[a-z]+day|tomorrow|\d{4}-\d\d-\d\d", re.IGNORECASE)
@@ -144,13 +146,27 @@ def _get_zone_name(zone: tzinfo | None) -> str:
 
 
 def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
-    """The next due times of a job; raises ValueError when they cannot be known."""
+    """The next due times of a job without those that are left out; raises ValueError when they cannot be known."""
+    found, begins = (
+        [],
+        [now, *(datetime.fromtimestamp(last, now.tzinfo) for _, last in job.paused if last > now.timestamp())],
+    )
+    for begin in begins:
+        found += [
+            one for one in _list_planned(job, begin, most) if not schedules.is_paused(job.paused, one.timestamp())
+        ]
+    return sorted({one.timestamp(): one for one in found}.values())[:most]
+
+
+def _list_planned(job: Job, after: datetime, most: int) -> list[datetime]:
+    """The due times of a job from a moment on, also those that are left out."""
     if job.plan.kind == "cron":
-        after = max(now, datetime.fromtimestamp(job.after, now.tzinfo))
+        after = max(after, datetime.fromtimestamp(job.after, after.tzinfo))
         return [slot.moment for slot in schedules.list_occurrences(job.plan, after, most)]
-    first = datetime.fromtimestamp(job.plan.anchor, now.tzinfo)
+    first = datetime.fromtimestamp(job.plan.anchor, after.tzinfo)
     if job.plan.kind == "every":
-        return [times.add_seconds(first, n * job.plan.seconds) for n in range(most)]
+        passed = max(0, math.ceil((after.timestamp() - job.plan.anchor) / job.plan.seconds))
+        return [times.add_seconds(first, n * job.plan.seconds) for n in range(passed, passed + most)]
     return [first]
 
 
@@ -181,11 +197,19 @@ def format_row(job: Job, now: datetime) -> str:
     plan = "" if job.plan.kind == "at" else f"{describe_plan(job.plan)}, next "
     kind = "" if job.kind == "reminder" else f"{job.kind}{_format_rights(job)}: "
     when = "now" if job.claimed else next_ if job.enabled else "off"
+    when += "".join(f" ({pause})" for pause in _describe_pauses(job, now)) if job.enabled else ""
     status = ""
     if job.last_status not in {"", "ok"}:
         often = f", {job.failures} times in a row" if job.failures > 1 else ""
         status = f" [{job.last_status}{often}{f': {job.last_error}' if job.last_error else ''}]"
     return f"{job.number}: {plan}{when} {kind}{job.payload}{status}"
+
+
+def _describe_pauses(job: Job, now: datetime) -> Iterator[str]:
+    for first, last in job.paused:
+        begin, end = (_format_moment(datetime.fromtimestamp(one, now.tzinfo), now) for one in (first, last))
+        if last > now.timestamp():
+            yield f"paused until {end}" if first <= now.timestamp() else f"paused from {begin} to {end}"
 
 
 def _format_rights(job: Job) -> str:
@@ -314,7 +338,7 @@ class CronTool:
         if old is None or new is None:
             return False
         if action not in {"update", "move", "snooze"}:
-            return action in {"remove", "disable"} or (old.kind == "reminder" and not more)
+            return action in {"remove", "disable", "skip"} or (old.kind == "reminder" and not more)
         if more or old.kind != "reminder" or (message and any(when)):
             return False
         return orders.is_new_text(message, new) if message else orders.is_same_time(new, when, caller.now)
@@ -331,16 +355,16 @@ class CronTool:
     @tool(effect=_list_effects, means=_explain, is_requested=_is_requested)
     def cron(
         self,
-        action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "run"],
+        action: Literal["add", "list", "get", "update", "remove", "move", "snooze", "enable", "disable", "skip", "run"],
         caller: Caller,
         message: str = "",
         kind: Annotated[
             Literal["", "reminder", "turn", "fresh", "tool"],
-            "turn, fresh: message is a task for you then; tool: a call",
+            "turn, fresh: a task for you; tool: a call",
         ] = "",
         command: str = "",
         at_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
-        at: Annotated[str, "18:30, tomorrow 07:30, friday 09:00"] = "",
+        at: Annotated[str, "18:30, tomorrow 07:30; skip: next, friday, until monday"] = "",
         every_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
         cron_expr: str = "",
         tz: str = "",
@@ -390,6 +414,8 @@ class CronTool:
                 if not jobs.remove(caller.session, old.number):
                     raise _make_gone_error(old)
                 return f"{name} is removed: {old.payload}"
+            case "skip":
+                return f"{name} {self._skip(caller, old, when.at)}"
             case "disable":
                 self._change(old, lambda job: job._replace(enabled=False))
                 return f"{name} is off until it is enabled: {old.payload}"
@@ -462,6 +488,30 @@ class CronTool:
 
         return self._change(old, postpone)
 
+    def _skip(self, caller: Caller, old: Job, when: str) -> str:
+        """Leave out what comes within a time, and say what that is."""
+        now = caller.now
+        if old.plan.kind == "at":
+            due = _format_due(_list_in_owner_zone(old, now, 1)[0], now)
+            raise ToolError(f"{_get_noun(old)} {old.number} comes once, {due}: remove it, or move it to another time")
+        try:
+            pause = schedules.parse_pause(when, now, lambda after, most: _list_planned(old, after, most))
+            pauses = schedules.add_pause(old.paused, pause, now.timestamp())
+            begin = max(now, datetime.fromtimestamp(pause[0], now.tzinfo))
+            planned = [one for one in _list_planned(old, begin, _MAX_LEFT_OUT) if one.timestamp() < pause[1]]
+        except (ValueError, OverflowError) as error:
+            raise ToolError(f"{_get_noun(old)} {old.number} was left as it is: {error}") from None
+        if not planned:
+            raise ToolError(
+                f"{_get_noun(old)} {old.number} was left as it is, it does not come then: {format_row(old, now)}"
+            )
+        changed = self._change(old, lambda job: job._replace(paused=pauses))
+        listed = ", ".join(_format_moment(one, now) for one in planned[:_MAX_NEXT_SHOWN])
+        left_out = listed if len(planned) <= _MAX_NEXT_SHOWN else f"{listed} and more"
+        following = list_upcoming(changed, now, 1) if changed.enabled else []
+        next_ = f"it next comes {_format_due(following[0], now)}" if following else "it does not come again"
+        return f"leaves out {left_out}; {next_}: {changed.payload}"
+
     def _remind_once_more(self, caller: Caller, old: Job, seconds: float) -> str:
         """A repeating reminder keeps its times and comes once more."""
         once = Job(0, old.session, old.payload, Plan("at"), "reminder", old.catch_up, old.deliver, heading=old.heading)
@@ -492,7 +542,9 @@ class CronTool:
             raise ToolError(f"{_get_noun(old)} {old.number} was due once; update it with a new time")
 
         def restart(job: Job) -> Job:
-            job = job._replace(enabled=True, failures=0, last_error="")
+            if job.enabled and job.paused:
+                return job._replace(paused=())
+            job = job._replace(enabled=True, failures=0, last_error="", paused=())
             if job.plan.kind == "every":
                 plan = job.plan._replace(anchor=now + job.plan.seconds)
                 return job._replace(plan=plan, boot=read_boot_id(), mono=mono + job.plan.seconds)

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from picoclaw import schedules
 from picoclaw.automation import conditions, rules
 from picoclaw.automation.clock import wake_all
 from picoclaw.errors import ConfigError, ToolError
@@ -58,7 +59,8 @@ class RuleTool:
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
         draft = self._draft(arguments, datetime.now().astimezone())
-        does = {"remove": "no longer: ", "pause": "until it is resumed, not: ", "resume": "again: "}
+        until = f"from {draft.table['paused']} not: " if draft.table.get("paused") else "until it is resumed, not: "
+        does = {"remove": "no longer: ", "pause": until, "resume": "again: "}
         return does.get(arguments["action"], "") + draft.told
 
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
@@ -70,7 +72,9 @@ class RuleTool:
         action: Literal["list", "add", "remove", "pause", "resume", "change"],
         caller: Caller,
         name: str = "",
-        when: Annotated[str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00; change: 30"] = "",
+        when: Annotated[
+            str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00; change: 30; pause: until monday"
+        ] = "",
         notify: Annotated[str, "text"] = "",
         output: str = "",
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
@@ -85,13 +89,13 @@ class RuleTool:
         name, table, told, is_known = self._draft(locals(), caller.now)
         if action == "remove":
             rules.remove_rule(self._home, name)
-        elif action in {"pause", "resume"}:
-            rules.enable_rule(self._home, name, enabled=action == "resume")
-        elif action == "change" and is_known:
+        elif is_known and action != "add":
             rules.change_rule(self._home, name, table)
         else:
             rules.add_rule(self._home, name, table, caller.now, self._zone())
         wake_all(self._home)
+        if action == "pause" and table.get("paused"):
+            return f"rule {name} is paused from {table['paused'].replace('; ', ', and from ')}"
         if done := {"remove": "removed", "pause": "paused", "resume": "followed again"}.get(action):
             return f"rule {name} is {done}"
         return f"the rule is {'kept' if action == 'add' else 'changed'}: {told}"
@@ -112,7 +116,11 @@ class RuleTool:
         name = name or said or make_rule_name(table, names)
         known = found.rules.get(name)
         if not writes:
-            return _RuleDraft(name, {}, rules.explain_rule(known) if known else f"{name}, which is not followed", True)
+            table = rules.PAUSE_CHANGES.get(action, {})
+            if action == "pause" and (until := arguments["when"].strip()):
+                table = {"paused": _make_pauses(name, known, until, now)}
+            told = rules.explain_rule(known) if known else f"{name}, which is not followed"
+            return _RuleDraft(name, table, told, True)
         if action == "change":
             table = table or _change_limit(name, known, limit)
         written = vars(known.written) if known and action == "change" else {}
@@ -184,6 +192,27 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif config.load_armed(home).get(name) != outputs[name].digest:
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
+
+
+def _make_pauses(name: str, rule: rules.Rule | None, text: str, now: datetime) -> str:
+    """What is written of a rule that is left out for some time, beside its other pauses. Raises ToolError."""
+    if rule is None:
+        raise ToolError(f"{name} is not followed anyway: `picoclaw rules` says why")
+
+    def list_times(after: datetime, most: int) -> list[datetime]:
+        found = rule.condition
+        slots = schedules.list_occurrences(found.plan, after, most) if isinstance(found, conditions.Calendar) else ()
+        return [slot.moment.astimezone(after.tzinfo) for slot in slots]
+
+    try:
+        pause = schedules.parse_pause(text, now, list_times)
+        first = datetime.fromtimestamp(pause[0], now.tzinfo)
+        planned = list_times(first, 1) if isinstance(rule.condition, conditions.Calendar) else [first]
+        if not planned or planned[0].timestamp() >= pause[1]:
+            raise ToolError(f"{name} was left as it is: it does nothing then")
+        return rules.format_pauses(schedules.add_pause(rule.paused, pause, now.timestamp()), now)
+    except (ValueError, OverflowError) as error:
+        raise ToolError(f"{name} was left as it is: {error}") from None
 
 
 def _change_limit(name: str, rule: rules.Rule | None, limit: str) -> dict[str, str]:
