@@ -60,7 +60,7 @@ Pauses = tuple[tuple[float, float], ...]
 PAUSE_FORMS = (
     "'next', 'tomorrow', 'friday', '2026-12-24', 'until monday', 'until 18:00', '3 days', 'this week' or 'next week'"
 )
-_SOON_S = 30.0
+SOON_S = 30.0
 """Seconds behind one time within which the next one never lies."""
 
 
@@ -290,7 +290,7 @@ def find_next(plan: Plan, after: float, done: DoneSpans = (), pauses: Pauses = (
     """Give the first slot after a moment that was not done, and is not left out."""
     slot = next(_iter_not_done(plan, after, float("inf"), done), None)
     while slot and (ends := [last for first, last in pauses if first <= slot.moment.timestamp() < last]):
-        slot = next(_iter_not_done(plan, max(ends) - _SOON_S, float("inf"), done), None)
+        slot = next(_iter_not_done(plan, max(ends) - 1e-3, float("inf"), done), None)
     return slot
 
 
@@ -309,8 +309,14 @@ def is_paused(pauses: Pauses, moment: float) -> bool:
 
 
 def add_pause(pauses: Pauses, pause: tuple[float, float], now: float) -> Pauses:
-    """Add a pause; those that are over go. Raises ValueError where there are too many."""
-    kept = (*(one for one in pauses if one[1] > now and one != pause), pause)
+    """Add a pause: one that begins now takes the place of those that it meets, another one is joined with them.
+
+    Those that are over go. Raises ValueError where there are too many.
+    """
+    met = [one for one in pauses if one[0] < pause[1] and pause[0] < one[1]]
+    if pause[0] > now:
+        pause = min(one[0] for one in (*met, pause)), max(one[1] for one in (*met, pause))
+    kept = (*(one for one in pauses if one[1] > now and one not in met), pause)
     if len(kept) > _MAX_SPANS:
         raise ValueError(f"{_MAX_SPANS} pauses are planned already; resume it first")
     return tuple(sorted(kept))
@@ -326,7 +332,7 @@ def parse_pause(text: str, now: datetime, list_times: Callable[[datetime, int], 
     if words in {"", "next"}:
         if not (found := list_times(now, 1)):
             raise ValueError(f"it has no time that can be left out; say until when, as in {PAUSE_FORMS}")
-        return now.timestamp(), found[0].timestamp() + _SOON_S
+        return found[0].timestamp() - SOON_S, found[0].timestamp() + SOON_S
     today, monday = now.date(), now.date() + timedelta(7 - now.weekday())
     if words.startswith("until "):
         end = _parse_day_or_moment(words.removeprefix("until "), now)
@@ -345,7 +351,7 @@ def parse_pause(text: str, now: datetime, list_times: Callable[[datetime, int], 
     if not found:
         raise ValueError(f"nothing of it is planned on {begin:%a %Y-%m-%d}")
     nearest = min((one.timestamp() for one in found), key=lambda one: abs(one - moment.timestamp()))
-    return nearest - _SOON_S, nearest + _SOON_S
+    return nearest - SOON_S, nearest + SOON_S
 
 
 _WEEKS = {"this week": (-7, 0), "weekend": (-2, 0), "this weekend": (-2, 0), "next week": (0, 7)}

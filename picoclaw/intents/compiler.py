@@ -18,9 +18,9 @@ _TEMPLATE_TOKEN = re.compile(r"\{\w+\}|<\w+>|[\[\]()|{}]|[^\[\](){}|\s<]+")
 _NO_MARKS = str.maketrans("", "", "?^+")
 _TEMPLATE_MARKS = frozenset("()[]{}<|")
 _TOP_KEYS = ("language", "say", "words", "phrases", "slots", "spans", "concepts", "tools", "topics", "intents")
-_INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts proposes steps templates frames"
+_INTENT_KEY_TEXT = "tool arguments defaults ask answer acts adds last exact asks polite only make after keeps each parts otherwise proposes steps templates frames"
 _INTENT_KEYS = _INTENT_KEY_TEXT.split()
-_INTENT_TEXTS = ("tool", "answer", "exact", "asks", "after", "keeps", "parts")
+_INTENT_TEXTS = ("tool", "answer", "exact", "asks", "after", "keeps", "parts", "otherwise")
 _INTENT_FLAGS = ("acts", "adds", "last", "polite", "only")
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
@@ -51,7 +51,10 @@ def compile_grammar(data: Sequence[GrammarData], sources: Sequence[str] = ()) ->
     return compiler.tables()
 
 
-_SHARED_INTENT_KEYS = "tool arguments defaults make acts adds last polite only after keeps parts steps frames".split()  # noqa: SIM905
+_SHARED_INTENT_KEY_TEXT = (
+    "tool arguments defaults make acts adds last polite only after keeps parts otherwise steps frames"
+)
+_SHARED_INTENT_KEYS = _SHARED_INTENT_KEY_TEXT.split()
 _SHARED_SLOT_KEYS = "kind as like part whole joins".split()  # noqa: SIM905
 
 

@@ -41,9 +41,13 @@ def clean_text(text: str) -> str:
 def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
     """The calls of a turn that had a result, with it; no list that was only looked up for another call."""
     results = {message.call_id: remove_hints(message.text) for message in turn if message.role == "tool"}
-    calls = [call for message in turn for call in message.calls if call.id in results]
-    changed = {call.name for call in calls if call.arguments != LOOK_UP}
-    calls = [call for call in calls if call.arguments != LOOK_UP or call.name not in changed]
+    last = next((message for message in reversed(turn) if message.calls), None)
+    calls = [
+        call
+        for message in turn
+        for call in message.calls
+        if call.id in results and (message is last or call.arguments != LOOK_UP)
+    ]
     return [(call, results[call.id]) for call in calls]
 
 

@@ -84,7 +84,7 @@ class Intent(NamedTuple):
     where a yes is needed; not `polite`: "could you ...?" does not mean it. `last`: counts where no other template fits;
     `only`: where its tool is offered; `after`: where one of these tools ("cron", or "cron:add" for one action of it) was called in the last turn, whose arguments in
     `keeps` hold on, a "=name" only of the last call itself, a "it.name" only where the sentence says "it" and no place, a "-.name" only of a measurement where no sensor is named
-    (without a tool, it is the same again); `parts` are intents that are done instead, in order; `each` words the rows of
+    (without a tool, it is the same again); `parts` are intents that are done instead, in order, `otherwise` the one that is meant where nothing of its list is called so; `each` words the rows of
     a result, by the figure that was asked for; `make`: arguments that are made of slots, each by the first of its patterns whose
     slots are all there; `steps`: those of picoclaw.intents.arguments that it needs besides those of its slots; `proposes`: sentences that mean it, with slots, to ask with where its topic is plain and its words are not.
     """
@@ -108,6 +108,7 @@ class Intent(NamedTuple):
     keeps: str = ""
     each: Mapping[str, str] = MappingProxyType({})
     parts: str = ""
+    otherwise: str = ""
     proposes: Sequence[str] = ()
     steps: Sequence[str] = ()
 

@@ -93,7 +93,11 @@ _SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "e
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
-_SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds"))
+_SAYING_SLOTS = (
+    ("off_word", "off_verb", "off_said", "drop_verb"),
+    ("if_word",),
+    ("when", "often", "seconds", "pause"),
+)
 MAX_BARE_WORDS = 3
 SURE_WORDS = 0.75  # of a request that a job makes
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"

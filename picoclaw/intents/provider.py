@@ -285,6 +285,8 @@ class IntentProvider:
             if known := next((one for one in whole if one in declared), ""):
                 return known
             said = _NAME_WORD.sub(translate, value)
+            if match.tool == "rule" and name == "name":
+                return said  # "pump_2" is no "pump"
             parts = set(_NAME_WORD.findall(said))  # "grow lamp" is the grow_light, where a lamp is that
             return next((one for one in declared if one in said and {*_NAME_WORD.findall(one)} == parts), said)
 
@@ -330,7 +332,8 @@ class IntentProvider:
             clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
             fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
         if match.tool == "rule":  # whose rows are not in the owner's words
-            fits = [rows_of_one[n] for n in find_likest(self._matcher.list_like(name), rows_of_one)]
+            like = self._matcher.list_like(name) or name.split()
+            fits = [rows_of_one[n] for n in find_likest(like, rows_of_one)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):
             said = {key: value for key, value in match.said.items() if key != "_called"}
             one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
@@ -340,7 +343,12 @@ class IntentProvider:
                 left = change_days(f"{int(clock[2])} {int(clock[1])} * * {days}", str(CRON_WEEKDAYS.index(day)), "")
                 one |= {"action": "move", "cron_expr": left}  # of two days, the other one stays
             return match._replace(arguments=match.arguments | one, said=said)
-        text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name})
+        intent = self._matcher.intents[match.intent]
+        if not fits and intent.otherwise:
+            given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
+            other = self._matcher.intents[intent.otherwise]
+            return make_match(other, {**given, "_called": name}, match.score, match.route)
+        text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name, "exact": intent.exact})
         if name == _ANY_ONE:
             numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
             text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
@@ -708,16 +716,22 @@ class IntentProvider:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]
-        if not asked or len(calls) != 1 or messages[-1].text.startswith("error: "):
-            return []
-        if calls[0].arguments != LOOK_UP and calls[0].name != "memory_search":
+        results = [message.text for message in messages[asked:] if message.role == "tool"]
+        if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "memory_search" for call in calls):
             return []
         wishes = self._understood(messages[:asked], offered)
-        named = self._find_looked_for(wishes, offered)
-        if not named or (named.name, named.arguments) != (calls[0].name, calls[0].arguments):
-            return []
-        rows, now = remove_hints(messages[-1].text), read_clock(messages)
-        return [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now)]
+        now = read_clock(messages)
+        for call, result in zip(calls, results, strict=False):
+            named = self._find_looked_for(wishes, offered)
+            if (
+                not named
+                or (named.name, named.arguments) != (call.name, call.arguments)
+                or result.startswith("error: ")
+            ):
+                return []
+            rows = remove_hints(result)
+            wishes = [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now)]
+        return wishes
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -756,12 +770,13 @@ class IntentProvider:
         asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
         message, wishes = self._latest
         if message is not messages[asked - 1]:  # another process has asked
-            wishes = self._understood(messages[:asked], {call.name for call, _ in calls})
+            called = {call.name for one in messages[asked:] for call in one.calls}
+            wishes = self._understood(messages[:asked], called)
         matches = [match for _, match in wishes if match is not None]
         told, left = [], [*matches]
         for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
-            match = match or next((one for one in matches if one.tool == call.name), None)
+            match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
             left = [one for one in left if one is not match]
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
@@ -778,6 +793,13 @@ class IntentProvider:
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
         return "\n".join(filter(None, told))
+
+    def _match_call(self, match: IntentMatch, call: ToolCall) -> IntentMatch | None:
+        """The match, or what it means where nothing of its list is called so; None where neither has made the call."""
+        other = self._matcher.intents.get(self._matcher.intents[match.intent].otherwise)
+        if match.tool != call.name and other and other.tool == call.name:
+            return make_match(other, call.arguments, match.score, match.route)
+        return match if match.tool == call.name else None
 
     def _tell_waiting(self, match: IntentMatch | None) -> list[str]:
         """The rules that wait for a yes, each in a line."""

@@ -25,7 +25,7 @@ MAX_WORDS = 64
 _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _KINDS = """
-    address calendar choice dir every file folder it label length minutes name number output past percent repeat seconds sensor
+    address calendar choice dir every file folder it label length minutes name number output past pause percent repeat seconds sensor
     term text time value window
 """
 SLOT_KINDS = frozenset(_KINDS.split())
@@ -604,6 +604,13 @@ class SlotReader:
                 yield value, at + count
             if s.words[at] not in slot.drop:
                 return
+
+    def _pause(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """A time ahead, in which something is left out: "next time", "tomorrow", "until friday", "for 3 days"."""
+        if hit := s.longest(slot.values, i):
+            yield hit
+        elif found := self.times.pause(s.words[i : i + _MAX_TIME_WORDS]):
+            yield found[0], i + found[1]
 
     def _days_between(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         begins = s.longest(self._words["span_begins"], i)

@@ -214,6 +214,21 @@ class TimeReader:
         """Whether the words are "from" one time of day to another."""
         return len(near) > 1 and near[0] == "from" and self._clocks("at " + " ".join(near[1:]), "")[0][1:] != ()
 
+    def pause(self, near: Sequence[str]) -> tuple[str, int] | None:
+        """A time ahead, as `schedules.parse_pause` reads it, and how many words name it; None for none."""
+        tail = " ".join(near)
+        until = self._skip("until", tail)
+        for begin in (until, self._skip("span_ends", tail)) if until else (0,):  # "hasta las 6"
+            value, end = self._clock(tail[begin:], "same", bare=until > 0, once=True)
+            is_day = value and not _CLOCK.fullmatch(value["at"])
+            if is_day or (value and until and value["at"] != "00:00"):  # "bis zum 24."
+                return f"{'until ' if until else ''}{value['at']}", _parse_count(tail, begin + end)
+        if until == 0 and (day := self._day.match(tail)):
+            return "today", _parse_count(tail, day.end())
+        if until == 0 and (span := self._span.match(tail)):
+            return format_whole_length(self._seconds(span)), _parse_count(tail, span.end())
+        return None
+
     def window(self, near: Sequence[str], *, bare: bool = False) -> tuple[str, str, str, int]:
         """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none.
 

@@ -208,7 +208,10 @@ def format_row(job: Job, now: datetime) -> str:
 def _describe_pauses(job: Job, now: datetime) -> Iterator[str]:
     for first, last in job.paused:
         begin, end = (_format_moment(datetime.fromtimestamp(one, now.tzinfo), now) for one in (first, last))
-        if last > now.timestamp():
+        if last - first <= 2 * schedules.SOON_S:
+            end = _format_moment(datetime.fromtimestamp((first + last) / 2, now.tzinfo), now)
+            yield from [f"without {end}"] if last > now.timestamp() else []
+        elif last > now.timestamp():
             yield f"paused until {end}" if first <= now.timestamp() else f"paused from {begin} to {end}"
 
 
@@ -495,7 +498,7 @@ class CronTool:
             due = _format_due(_list_in_owner_zone(old, now, 1)[0], now)
             raise ToolError(f"{_get_noun(old)} {old.number} comes once, {due}: remove it, or move it to another time")
         try:
-            pause = schedules.parse_pause(when, now, lambda after, most: _list_planned(old, after, most))
+            pause = schedules.parse_pause(when, now, lambda after, most: list_upcoming(old, after, most))
             pauses = schedules.add_pause(old.paused, pause, now.timestamp())
             begin = max(now, datetime.fromtimestamp(pause[0], now.tzinfo))
             planned = [one for one in _list_planned(old, begin, _MAX_LEFT_OUT) if one.timestamp() < pause[1]]
