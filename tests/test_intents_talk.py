@@ -523,6 +523,10 @@ def test_what_comes_on_a_day_is_told(said, numbers):
 
 def test_where_nothing_comes_on_a_day_that_is_told():
     assert tell("what's on tomorrow", "cron", "6: 10:00 (in 1 h) call Tom") == "no reminders"
+    paused = (
+        "7: every day at 19:00, next 19:00 (in 10 h) (paused from Sat 2026-11-28 00:00 to Sun 2026-11-29 00:00) feed"
+    )
+    assert tell("what's on tonight", "cron", paused) == paused
 
 
 def test_a_thing_is_taken_off_a_list_by_its_place():

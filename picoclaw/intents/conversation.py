@@ -16,6 +16,7 @@ _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 _CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
+_PAUSE = pattern(r" \((?:paused|without) [^()]*\)")
 _DATELESS = pattern(r"(?<=next )\d\d:\d\d|^\d+: \d\d:\d\d")
 _EVENING = "17:00"
 
@@ -99,7 +100,8 @@ def keep_days(rows: str, when: str, today: date) -> str:
     names |= set() if names <= {"saturday", "sunday", "day"} else {"weekday"}
     kept = []
     for row in rows.splitlines():
-        said = _CLOCK.search(row) or _DATELESS.search(row)
+        due = _PAUSE.sub("", row)
+        said = _CLOCK.search(due) or _DATELESS.search(due)
         days = {*row.split()} & {*WEEKDAYS, "weekday", "day"}
         ahead = (date.fromisoformat(said[0][:10]) - today).days if said and "-" in said[0] else 0 if said else -1
         is_late = when != "tonight" or said is None or said[0][-5:] >= _EVENING or ("every" in row and not days)
