@@ -673,6 +673,19 @@ def test_where_no_note_is_that_is_told_without_a_query(provider, text, query, to
     assert provider.word_result(text, ToolCall("", "memory_search", {"query": query}), result) == told
 
 
+@pytest.mark.parametrize(
+    ("text", "is_asked_again"),
+    [("il y a de la lumière dehors ?", False), ("hay luz fuera", False), ("et dehors ?", True)],
+)
+def test_what_a_sensor_lacks_that_was_named_is_told(gardener, text, is_asked_again):
+    call = ToolCall("1", "sensor_read", {"sensor": "outdoor", "quantity": "light"})
+    asked = [Message("user", f"{MOMENT}{text}"), Message("assistant", "", (call,))]
+    lacks = Message("tool", "error: no sensor 'outdoor' measures light; there are: outdoor", call_id="1")
+    tools = tuple({"name": name} for name in sorted(TOOLS))
+    events = gardener.events(Request("", (*asked, lacks), tools, 100, 0.0))
+    assert any(isinstance(event, ToolCall) for event in events) == is_asked_again
+
+
 STRANGERS = json.loads((Path(__file__).parent / "data/intents_strangers_languages.json").read_text("utf-8"))
 """As in intents_strangers.json, each conversation behind its language."""
 STRANGERS_BOARD = MappingProxyType(

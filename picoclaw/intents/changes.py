@@ -117,9 +117,10 @@ def change_rule(
         options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
-    if not changed and found.get("lasts") and last.get("output"):
-        changed = calendar  # a condition, for so long
-    options |= {"lasts": found["lasts"]} if "lasts" in found else {}
+    more = {"lasts": found.get("lasts"), "level": found.get("_percent")}
+    if not changed and any(more.values()) and last.get("output") and options.get("level") != "off":
+        changed = calendar  # a condition, for so long, or at such a level
+    options |= {name: value for name, value in more.items() if value}
     kept = {"output": last.get("output", ""), "when": changed}
     return kept | ({"options": {"options": options}} if options else {}) if changed else {}
 

@@ -591,6 +591,11 @@ class IntentMatcher:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
         return next(iter(self._read(text).list_values(self.words["ordinals"])), 0)
 
+    def names_quantity(self, text: str, quantity: str) -> bool:
+        """Whether a text says what is measured."""
+        s = self._read(text)
+        return any(quantity in s.list_values(self._book.values(name)) for name in ("noun", "quantity"))
+
     def read_due_day(self, text: str) -> str:
         """The day or days of what is to come that a text names, and nothing else, as `keep_days` has them; '' for none."""
         s = self._read(text)

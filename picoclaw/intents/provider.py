@@ -706,7 +706,7 @@ class IntentProvider:
         name, given = calls[0][0].name, calls[0][0].arguments
         quantity, sensor = str(given.get("quantity") or ""), str(given.get("sensor") or "")
         is_ours = name in {"sensor_read", "sensor_history"} and sensor in self._declared()
-        if not is_ours or not quantity or quantity in clean_text(turn[0][0].text).lower():
+        if not is_ours or not quantity or self._matcher.names_quantity(clean_text(turn[0][0].text), quantity):
             return None
         rest = {key: value for key, value in given.items() if key != "quantity"}
         usual = self._matcher.words["usual"].get(sensor, "")

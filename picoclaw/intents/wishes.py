@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -96,6 +97,9 @@ class WishMatcher(IntentMatcher):
         self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
+        whole, s = text, self._read(text)
+        if last.name == "output" and 0 < (begin := self._after(s, self._book.values("then_word"), 0)) < len(s.words):
+            text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
         text = self._put_days_first(text, offered) if "," in text else text
         text = self._drop_reason(text, offered, topic, last) if "," in text else text
@@ -112,7 +116,7 @@ class WishMatcher(IntentMatcher):
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
-        told = self._share_day(told)
+        told = self._put_after(whole, self._share_day(told), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
@@ -127,6 +131,26 @@ class WishMatcher(IntentMatcher):
             else:
                 shared.append((said, match))
         return shared
+
+    def _put_after(
+        self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The same, where "then" plans what is switched for the end of the time that another one was switched on for just before."""
+        put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
+        for said, match in told:
+            head = Sentence(text[: max(0, text.rfind(said.rstrip("?")))], self.words)
+            ends = (self._after(head, self._book.values("then_word"), i) for i in range(len(head.words)))
+            given = match.arguments if match and match.tool == "output" else {}
+            starts = (
+                given.get("action") in ENDS | {"set"} and before.get("seconds", 0) > passed and len(head.words) in ends
+            )
+            order = {name: given[name] for name in ("action", "name", "level", "seconds") if name in given}
+            call: dict[str, Any] = {"action": "add", "kind": "tool", "message": f"output {json.dumps(order)}"}
+            call |= {"at_seconds": int(before["seconds"] - passed)} if starts else {}
+            later = match._replace(intent="output_later", tool="cron", arguments=call) if match else None
+            put.append((said, later if starts else match))
+            before, passed = given, 0.0
+        return put
 
     def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
