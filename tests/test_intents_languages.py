@@ -713,6 +713,7 @@ def test_an_answer_about_an_approval_is_in_the_language_of_the_conversation(home
     assert provider.translate(asked, "", done) == told  # "/yes 1" has no language
     assert provider.translate([], "yes", done) == done
     assert provider.translate([], "para todo", "stopped: everything is at its safe level").startswith("parado: todo")
+    assert provider.translate([], "basta", "stopped: everything is at its safe level").startswith("parado: todo")
 
 
 def test_a_name_of_the_owners_counts_before_its_translation(home):

@@ -389,6 +389,13 @@ def test_one_entry_is_forgotten_whole_and_nothing_else_changes(workspace, text, 
     assert read(workspace, "memory/house.md") == left.replace("\n", end)
 
 
+def test_the_end_of_a_compound_names_an_entry_where_nothing_else_does(workspace):
+    put(workspace, LASTING, "- list: Tomatendünger\n- list: Schnur\n- list: Dünger\n")
+    assert notes.forget_note(workspace, "list: Dünger").places[0].entry.body == "list: Dünger"
+    assert notes.forget_note(workspace, "list: Dünger").places[0].entry.body == "list: Tomatendünger"
+    assert "nothing that is remembered says" in refused(notes.forget_note, workspace, "list: nur")
+
+
 REFUSED = [
     ("", "names nothing"),
     (".", "names nothing"),

@@ -46,7 +46,7 @@ def provider(home):  # noqa: F811
         (["12 gallons how many litres"], "12 imperial gallons = 54.55 litres"),
         (["how many minutes are 3.5 hours"], "3.5 hours = 210 minutes"),
         (["how many mins in a fortnight", "and hours"], "1 fortnight = 336 hours"),
-        (["how long is it from 22:30 to 6:15"], "22:30 to 6:15 is 7 h 45 min."),
+        (["how long is it from 22:30 to 6:15"], "22:30 - 6:15: 7 h 45 min"),
         (["how many sleeps till 3 may"], "158 days: 2027-05-03 is a Monday."),
         (["how many days until christmas?"], "29 days: 2026-12-25 is a Friday."),
         (["how many days until christmas?", "and what weekday is that"], "29 days: 2026-12-25 is a Friday."),

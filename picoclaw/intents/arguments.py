@@ -271,7 +271,8 @@ def _shift(draft: Draft) -> IntentMatch | None:
     """ "Ten minutes later": the time of the last job, or the moment that its answer named."""
     seconds = float(draft.found.pop("_shift")) * int(draft.found.pop("_way", "1"))
     seconds -= draft.passed if "at_seconds" in draft.last else 0
-    draft.found["when"] = shift_time(draft.last, seconds) or shift_due(draft.result, seconds)
+    last = {} if draft.last.get("action") == "snooze" else draft.last  # which tells how much later, and not when
+    draft.found["when"] = shift_time(last, seconds) or shift_due(draft.result, seconds)
     return None if draft.found["when"] else draft.unknown
 
 
@@ -393,12 +394,30 @@ def _move(draft: Draft) -> IntentMatch | None:
         at, seconds = move_end(clock[0], float(said[1]) if said else 0.0, when, draft.end)
         moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
-    if (draft.intent.after or draft.s.holds(words["it"])) and isinstance(when, dict):
+    if not isinstance(when, dict):
+        return None
+    is_last = draft.intent.after or (draft.s.holds(words["it"]) and "_called" not in draft.found)
+    if when.keys() == {"at_seconds"} and "_shift" not in draft.given and not draft.s.holds(words["within"]):
+        return _move_by(draft, when["at_seconds"], is_last=bool(is_last))
+    if is_last:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
         names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
         is_told = names_hour or "_shift" in draft.given or draft.s.holds(words["oclock"])
         when = when if is_told else keep_clock(when, draft.last, draft.result)
         draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
+    return None
+
+
+def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:
+    """ "Bring it forward 20 minutes": so much earlier or later, where it has a time of day; else so long from now."""
+    way, moves = next(iter(draft.s.list_values(draft.book.values("shift_way"))), ""), draft.holds("move_verb")
+    if moves and "_called" in draft.found:
+        later = {"_called": draft.found["_called"], "at_seconds": seconds}
+        unclear = draft.unknown._replace(answer=word_exact(draft.book, "cron_move"))
+        return unclear if way == "-1" else draft.hand_over("cron_snooze", later)
+    if is_last and (way or (moves and "at_seconds" not in draft.last)):
+        draft.found |= {"_shift": seconds, "_way": way or "1"}
+        return _shift(draft)
     return None
 
 
@@ -482,8 +501,12 @@ def _set_level(draft: Draft) -> IntentMatch | None:
         found["level"] = step_order(str(before), str(way * int(level)), last)["level"]
     if is_said:
         found.pop("_step", None)  # "a bit brighter, say 65"
-    if "_step" in found:
-        found |= step_order(str(found["level"]), str(found["_step"]), last)
+    lowers = is_said and draft.holds("lower_verb")
+    if step := str(found.get("_step", "")):
+        step = step.replace("+", "-") if step[0] == "+" and draft.s.read_last("_lowers") else step
+        found |= step_order(str(found["level"]), step, last)
+        lowers = step[0] == "-" and "." not in step  # "less" goes no way of its own, which "more" would go on
+    found |= {"_lowers": "yes"} if lowers else {}  # "dim it to 30 %" - "a bit more"
     return None
 
 
@@ -496,6 +519,11 @@ def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
         return 0
     step = str(found.get("_step") or next(iter(s.list_values(book.values("step"))), ""))
     return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
+
+
+def _find_before(draft: Draft) -> None:
+    before = draft.s.read_last(f"_before {draft.found['name']}")
+    draft.found |= {"_before": before} if before else {}
 
 
 def _find_rule_of(draft: Draft) -> None:
@@ -580,6 +608,9 @@ def _take_both(draft: Draft) -> IntentMatch | None:
     name, values = "name", draft.found.get("name") if draft.intent.tool == "output" else None
     if "both_jobs" in draft.intent.steps:
         name, values = "job", list(draft.s.topic.get("jobs", ()))
+    names = draft.s.list_values(draft.s.names) if values else ()
+    if isinstance(values, str) and draft.holds("two_word") and not any(kind == "output" for kind, _ in names):
+        values = draft.s.topic.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
     if not values or not isinstance(values, list) or not draft.holds("both_word"):
         return None
     match = make_match(draft.intent, draft.found, 1.0, "template")
@@ -638,6 +669,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("plan_again", _plan_again),
         ("_length _planned _planned_level", _change_planned),
         ("limit", _change_limit),
+        ("find_before", _find_before),
         ("level", _set_level),
         ("_old", _find_rule_of),
         ("name", _add_to_rule),

@@ -80,7 +80,8 @@ def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str
     day = str(when.get("at", ""))
     if len(fields) != 5 or not fields[4].isdecimal() or day not in WEEKDAYS:
         return dict(when)
-    return {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
+    kept = {name: value for name, value in when.items() if name != "at"}
+    return kept | {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
 
 
 def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> tuple[str, float]:

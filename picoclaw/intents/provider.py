@@ -11,6 +11,7 @@ from typing import Any
 from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS, change_days
+from picoclaw.intents.changes import change_weekday, keep_half_day
 from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
@@ -257,7 +258,7 @@ class IntentProvider:
             found = self._understood(messages[: asked + 1], offered)
             said = next((match.said for _, match in found if match), {})
         self._matcher, matcher.said_before = matcher, before
-        return {**said, "_before": _find_level_before(messages)}
+        return {**said, **_find_levels_before(messages)}
 
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
@@ -339,10 +340,12 @@ class IntentProvider:
             one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
             days = ",".join(str(n) for n, named in enumerate(CRON_WEEKDAYS) if f" {named}" in fits[0])
             clock = _CLOCK_OF_ROW.search(fits[0])
-            if day in WEEKDAYS and "," in days and clock and match.arguments.get("action") == "remove":
-                left = change_days(f"{int(clock[2])} {int(clock[1])} * * {days}", str(CRON_WEEKDAYS.index(day)), "")
+            weekly = f"{int(clock[2])} {int(clock[1])} * * {days}" if clock and days else ""
+            if day in WEEKDAYS and "," in days and weekly and match.arguments.get("action") == "remove":
+                left = change_days(weekly, str(CRON_WEEKDAYS.index(day)), "")
                 one |= {"action": "move", "cron_expr": left}  # of two days, the other one stays
-            return match._replace(arguments=match.arguments | one, said=said)
+            moved = keep_half_day(match.arguments | one, {"at": clock[0] if clock else ""}, "")
+            return match._replace(arguments=change_weekday(moved, {"cron_expr": weekly}), said=said)
         intent = self._matcher.intents[match.intent]
         if not fits and intent.otherwise:
             given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
@@ -352,7 +355,10 @@ class IntentProvider:
         if name == _ANY_ONE:
             numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
             text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
-        return match._replace(tool="", answer=f"{text}\n{self._wording.tell(match, rows)}".strip(), said={})
+        waits = self._tell_waiting(match) if match.tool == "rule" else []
+        return match._replace(
+            tool="", answer="\n".join([text, self._wording.tell(match, rows), *waits]).strip(), said={}
+        )
 
     def _find_like(self, match: IntentMatch, result: str) -> IntentMatch:
         """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
@@ -459,6 +465,9 @@ class IntentProvider:
         named = [*dict.fromkeys(str(call.arguments.get("name")) for call in switched if call.name == "output")]
         if last.name in READS and len(named) == 1:
             topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
+        spoken = [self._matcher.list_outputs(turn[0].text) for turn in turns[-2:]]
+        if [*map(len, spoken)] == [1, 1] and spoken[0] != spoken[1]:
+            topic["_both"] = [*spoken[0], *spoken[1]]
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
         topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
@@ -601,7 +610,10 @@ class IntentProvider:
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
-        tools = self._listen(text, *(turn[0].text for turn in turns[:-4:-1])).tools
+        last = self._matcher  # a "basta" alone is of no language, and an order to stop comes without its turns
+        matcher = self._listen(text, *(turn[0].text for turn in turns[:-4:-1]))
+        is_told = turns or last is self._matchers["en"] or find_language([clean_text(text)], self._languages)
+        tools = (matcher if is_told else last).tools
         for tool in sorted(tools, key="all".__eq__):
             for expression, told in tools[tool].get("told", {}).items():
                 said = re.sub(expression, told, said)
@@ -807,9 +819,9 @@ class IntentProvider:
         return [fill_fields(self._matcher.say["waits"], one) for one in shown]
 
 
-def _find_level_before(messages: Sequence[Message]) -> str:
-    """What the output that was switched last was set to before, "off" where this conversation had not switched it on; '' where
-    that is not known, or had an end that is not known any more.
+def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
+    """What the output that was switched last was set to before, as "_before", and each as "_before NAME": "off" where this
+    conversation had not switched it on, '' where that is not known, or had an end that is not known any more.
     """
     made = [
         call for turn in split_turns(messages) for call, result in list_calls(turn) if not result.startswith("error: ")
@@ -817,12 +829,12 @@ def _find_level_before(messages: Sequence[Message]) -> str:
     moved = [
         call.arguments for call in made if call.name == "output" and call.arguments.get("action") in {"set", "off"}
     ]
-    if not moved:
-        return ""
-    earlier = next((one for one in moved[-2::-1] if one.get("name") == moved[-1].get("name")), None)
-    if earlier is None:
-        return "off" if moved[-1]["action"] == "set" else ""
-    return "off" if earlier["action"] == "off" else "" if earlier.get("seconds") else str(earlier.get("level", ""))
+    levels, now = {"_before": ""}, dict[str, str]()
+    for one in moved:
+        name, is_off = str(one.get("name", "")), one["action"] == "off"
+        levels[f"_before {name}"] = levels["_before"] = now.get(name, "" if is_off else "off")
+        now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
+    return levels
 
 
 def _list_heard(messages: Sequence[Message]) -> dict[str, str]:

@@ -84,6 +84,8 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
         tokens, words, last, is_whole=is_whole or is_sum
     )
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
+    if plain[:1] == [("op", "&")] and plain[1:2] and plain[1][1] in _SIGNS:
+        del plain[0]  # "and divided by 8?"
     if not found and is_whole:
         found = _calculate([("op", "+") if token == ("op", "&") else token for token in plain], last, words)
     if not found and is_sum:  # what stands beside the numbers is passed over, and no number is
@@ -211,12 +213,12 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
         return _tell(f"{one:g} % {_name_meaning(words)['of']} {other:g}", one / 100 * other)
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
-        return Sum(f"{begin} to {end} is {format_duration((other - one) % 1440 * 60.0, exact=True)}.")
+        return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
     if shape == "nn" and "each" in ops and ops <= {"each", "ask", "in"}:
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
         value = int(one) ** int(other) if one == int(one) else one**other
-        return Sum(f"{one:g} to the power of {other:g} = {value}", float(value))
+        return Sum(f"{one:g} {_name_meaning(words)['power']} {other:g} = {value}", float(value))
     if shape == "nn" and "split" in ops and not ops.isdisjoint({"among", "by"}) and other:
         return _tell(f"{one:g} / {other:g}", one / other)
     if shape == "nn" and "area" in ops and ("*" in ops or "by" in ops):

@@ -3,7 +3,7 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path, PurePath
@@ -221,6 +221,7 @@ _PLACE = pattern(
 
 
 _MAX_QUOTED_CHARS = 80
+_MIN_COMPOUND_END = 5  # letters
 
 
 class UnknownNote(StoreError):
@@ -395,27 +396,37 @@ def find_list(workspace: Path, name: str) -> list[EntryPlace]:
 
 
 def _find_by_words(workspace: Path, named: str) -> list[EntryPlace]:
-    """Find the entries that say exactly this, or else those that have all its words; the newest first."""
+    """Find the entries that say exactly this, or else have all its words, or else words that end in them; the newest first."""
     wanted, stems = make_comparison_key(flatten(named)), {*list_query_terms(named)} - {"s"}
     if not stems:
         raise StoreError(
             f"{truncate(named, _MAX_QUOTED_CHARS)!r} names nothing; give the words of the entry that is meant, or its path:line"
         )
     note_files = MemoryFiles(workspace)
-    near: list[EntryPlace] = []
+    near, ending = list[EntryPlace](), list[EntryPlace]()
     for _, sources in note_files.folders():
         for path in sorted(source.path for source in sources):
             content = note_files.read(path)
             text = content.text if content else ""
             small = text.lower() if text.isascii() else fold_case(text)
             if all(stem in small for stem in stems):
-                places = (EntryPlace(path, entry) for entry in parse_entries(text))
-                near += (place for place in places if stems <= set(list_terms(render_entry(place.entry))))
+                for place in (EntryPlace(path, entry) for entry in parse_entries(text)):
+                    terms = {*list_terms(render_entry(place.entry))}
+                    if stems <= terms:
+                        near.append(place)
+                    elif all(stem in terms or _ends_compound(stem, terms) for stem in stems):
+                        ending.append(place)
+    near = near or ending
     near.sort(key=lambda place: place.path, reverse=True)  # the newest first, and what is lasting before it
     exact = [
         place for place in near if wanted in map(make_comparison_key, (place.entry.body, render_entry(place.entry)))
     ]
     return exact or near
+
+
+def _ends_compound(stem: str, terms: Collection[str]) -> bool:
+    """Whether a longer word ends in a stem: "Tomatendünger" in "Dünger"."""
+    return len(stem) >= _MIN_COMPOUND_END and any(term.endswith(stem) for term in terms)
 
 
 def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
