@@ -17,10 +17,11 @@ from test_sessions import killed_at
 
 from picoclaw.errors import StoreError
 from picoclaw.messages import split_context
+from picoclaw.schedules import Plan
 from picoclaw.store.approvals import Approvals
 from picoclaw.store.conversations import History
 from picoclaw.store.database import Database
-from picoclaw.store.jobs import Jobs
+from picoclaw.store.jobs import Job, Jobs
 from picoclaw.store.ledger import Ledger, LedgerKey, LedgerTotals
 from picoclaw.store.pulse import Pulse
 
@@ -163,6 +164,20 @@ def test_one_of_yesterday_is_left_as_it_is(path, tmp_path):
     assert [re.sub("'20.*'", "NOW", line) for line in added] == [
         "INSERT INTO \"migrations\" VALUES('m035_tables',NOW);"
     ]
+
+
+def test_one_that_was_made_by_the_migration_before_gets_what_it_lacks(tmp_path):
+    path = tmp_path / "made/state.db"
+    path.parent.mkdir()
+    with closing(Database(path)) as database:
+        Jobs(database).add(Job(0, "home", "tea", Plan("at", anchor=1.0)))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE jobs DROP COLUMN paused")
+        connection.execute("UPDATE migrations SET name = 'm034_tables'")
+        connection.commit()
+    for _ in range(2):
+        with closing(Database(path)) as database:
+            assert [(job.payload, job.paused) for job in Jobs(database).all()] == [("tea", ())]
 
 
 def test_an_older_one_is_refused_and_not_touched(path):

@@ -303,6 +303,9 @@ def m035_tables(connection: apsw.Connection) -> None:
     if not done:
         connection.execute(_STATE_TABLES)
         return
+    if "m034_tables" in done:
+        _add_missing(connection, _STATE_TABLES)
+        return
     if _OLDEST not in done:
         raise StoreError(
             f"{connection.filename} was written by a picoclaw from before 2026-11-22; nothing was changed;"
