@@ -718,7 +718,8 @@ class IntentProvider:
         name, given = calls[0][0].name, calls[0][0].arguments
         quantity, sensor = str(given.get("quantity") or ""), str(given.get("sensor") or "")
         is_ours = name in {"sensor_read", "sensor_history"} and sensor in self._declared()
-        if not is_ours or not quantity or self._matcher.names_quantity(clean_text(turn[0][0].text), quantity):
+        heard = self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
+        if not is_ours or not quantity or heard.names_quantity(clean_text(turn[0][0].text), quantity):
             return None
         rest = {key: value for key, value in given.items() if key != "quantity"}
         usual = self._matcher.words["usual"].get(sensor, "")
