@@ -82,6 +82,7 @@ def said_as(slot):
 
 VALUES = {
     "pause": "until wednesday",
+    "bounded": "tonight",
     "file": "plan.txt",
     "content": "water the roses",
     "amended": "the fuse is 3 A",
@@ -436,13 +437,19 @@ OWN = [
     ("please keep the pump on", ("output", {"action": "list"})),
     ("the pump is off", WITHOUT),
     ("turn the pump off", ("output", {"action": "off", "name": "pump"})),
-    ("alert me if it gets colder than 5°C tonight", CONDITION),
-    ("warn me if humidity is above 80 tomorrow", CONDITION),
-    ("tell me when it drops below 5 tonight", CONDITION),
+    (
+        "alert me if it gets colder than 5°C tonight",
+        ("rule", {"action": "add", "when": "temperature below 5", "notify": "temperature below 5"}),
+    ),
+    (
+        "warn me if humidity is above 80 tomorrow",
+        ("rule", {"action": "add", "when": "humidity above 80", "notify": "humidity above 80"}),
+    ),
+    ("tell me when it drops below 5 tonight", "Which sensor?"),
     ("let me know as soon as the door opens", CONDITION),
     ("remind me when I get home", CONDITION),
     ("notify me once the tank is full at 8", CONDITION),
-    ("if it gets below 5 tonight tell me", CONDITION),
+    ("if it gets below 5 tonight tell me", "Which sensor?"),
     ("turn on the fan at 6 if it is hot", CONDITION),
     ("remind me at 6 if I forget", CONDITION),
     ("alert me if it gets colder than 5°C", ("rule", rule("temperature below 5"))),

@@ -436,7 +436,8 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
-    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"))
+    amount = find_bare_amount(draft.s, draft.found, draft.book.words)
+    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"), amount=amount)
     draft.found = {**retimed, "rule": draft.found.get("rule", "")}
     return None if retimed else draft.unknown
 

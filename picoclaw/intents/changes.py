@@ -102,17 +102,23 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
 
 
 def change_rule(
-    found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False
+    found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:
     """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
 
-    `end`: see move_end. `is_more`: a time is one more, and takes the place of none: "and at 8 too".
+    `end`: see move_end. `is_more`: a time is one more, and takes the place of none: "and at 8 too". `amount` is a number that
+    stands alone: the length again, where it is far from the hour, as "make it 4" of "at 20:00 for 3 minutes".
     """
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
         before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
         at, lasts = move_end(clock[0], before, when, end)
+        is_far = (
+            amount and _CLOCK.fullmatch(at) and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES
+        )
+        if is_far and before and not end:
+            at, lasts = clock[0], amount * (60.0 if before % 3600 else 3600.0)
         if not _CLOCK.fullmatch(at) or (lasts != before and not last.get("output")):
             return {}  # "make it tomorrow": a day of its own is no rule
         options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}

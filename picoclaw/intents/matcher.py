@@ -357,7 +357,7 @@ class IntentMatcher:
         if best and (is_stop or (best.intent == "unmeasured" and self._is_measured(s))):
             best, fits = None, []
         clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
-        if clear and best and self._goes_on(best, s):
+        if clear and best and best.answer == "{result}" and self._goes_on(best, s):
             asked = self._match_question(s, begins[-1], ends[-1])  # which knows what the words leave out
             best = asked if asked and asked.score == 1.0 else best
         if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
@@ -872,7 +872,10 @@ class IntentMatcher:
         if (end := self._after(s, self.words["waits"], i)) and end < len(s.words):
             return end
         end = self._after(s, self.words["declines"], i)  # "forget it, cancel that one"
-        is_apart = s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
+        is_plain = end == i + 1 < len(s.words) - 1 and not s.longest(self.words["negations"], i)
+        verb = stem_word(s.words[end]) if is_plain else ""
+        is_apart = verb in self._acts and s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
+        is_apart |= s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
         if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
             return 0  # "no thank you, please do not ..."
         return end if is_apart else 0

@@ -55,6 +55,8 @@ class ResultWording:
         result = _SEARCH_HIT.sub(r"\1", result)
         if match is None:
             return result
+        if "_bounded" in match.said:
+            result += f"\n{self._say['bounded']}"
         return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
 
     def _word(self, match: IntentMatch, result: str) -> str:
@@ -109,7 +111,8 @@ class ResultWording:
         does = self._tools.get(match.tool, {}).get("does", "do this")
         asks = self._intents[match.intent].asks or f"Shall I {does}?"
         means = self.tell(match, newest.partition(MEANING_PREFIX)[2])
-        question = f"{fill_fields(asks, match.arguments)} {means}".strip()
+        bounded = self._say["bounded"] if "_bounded" in match.said else ""
+        question = f"{bounded} {fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._say["waiting"], {"asks": question, "number": number[1]})
 
 

@@ -25,14 +25,14 @@ MAX_WORDS = 64
 _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _KINDS = """
-    address calendar choice dir every file folder it label length minutes name number output past pause percent repeat seconds sensor
-    term text time value window
+    address calendar choice days dir every file folder it label length minutes name number output past pause percent repeat seconds
+    sensor term text time value window
 """
 SLOT_KINDS = frozenset(_KINDS.split())
-UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term"})
+UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term", "days"})
 """Kinds whose words are no concept."""
 
-LISTED_KINDS = frozenset({"choice", "term"})
+LISTED_KINDS = frozenset({"choice", "term", "days"})
 """Kinds that are read as one of their values."""
 
 NO_CALL = ToolCall("", "")
@@ -377,6 +377,15 @@ class SlotReader:
                 hit = ("", hit[1]) if joint or s.after_comma(end) else None
 
     _term = _choice
+
+    def _days(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """One day or several, as the numbers of a cron expression: "mondays and thursdays"."""
+        found, hit = list[SlotReading](), s.longest(slot.values, i)
+        while hit:
+            found.insert(0, (f"{found[0][0]},{hit[0]}" if found else hit[0], hit[1]))
+            joint = s.longest(self._words["splits"], hit[1]) if hit[1] < len(s.words) else None
+            hit = s.longest(slot.values, joint[1] if joint else hit[1])
+        yield from found
 
     def _sensor(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A sensor that is declared here, by any of its names; else a place that the data knows, as it was said."""
