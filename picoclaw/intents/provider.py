@@ -721,9 +721,6 @@ class IntentProvider:
         heard = self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
         if not is_ours or not quantity or heard.names_quantity(clean_text(turn[0][0].text), quantity):
             return None
-        said = self._matcher.match(clean_text(turn[0][0].text))
-        if said and said.arguments.get("quantity") == quantity and name == "sensor_read":
-            return name, {"quantity": quantity}  # "it is too dark in here": where that is measured
         rest = {key: value for key, value in given.items() if key != "quantity"}
         usual = self._matcher.words["usual"].get(sensor, "")
         return name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
@@ -887,8 +884,7 @@ def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, 
     if len(calls) == 2 and names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
         return calls[1:]  # the note was only looked up
     if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
-        is_elsewhere = "sensor" in calls[0][0].arguments and "sensor" not in calls[1][0].arguments
-        return calls if is_elsewhere or calls[1][1].startswith("error: ") else calls[1:]
+        return calls if calls[1][1].startswith("error: ") else calls[1:]
     if names != ["sensor_read", "fleet_read"]:
         return calls
     (asked, own), (_, other) = calls
