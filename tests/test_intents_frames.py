@@ -360,6 +360,31 @@ def test_a_plain_yes_answers_the_question_just_asked_and_nothing_else(tmp_path):
         assert "the rule is kept" not in say("no")
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (("erinner mich am 3. märz um 10 an den zahnarzt", "verschieb das um 10 Minuten"), "-03-03 10:10"),
+        (("erinner mich am 3. märz um 10 an den zahnarzt", "verschiebe Erinnerung 1 um 10 Minuten"), "-03-03 10:10"),
+        (("recuérdame el 3 de marzo a las 10 el dentista", "adelántalo 20 minutos"), "-03-03 09:40"),
+        (("remind me on 3 march at 8 of the bins", "and again at 9"), "-03-03 09:00"),
+        (
+            (
+                "erinnere mich jeden mittwoch um 18 uhr ans düngen",
+                "zeig alle erinnerungen",
+                "die mit dem düngen bitte auf donnerstag verschieben",
+            ),
+            "jeden Donnerstag um 18:00",
+        ),
+    ],
+)
+def test_a_reminder_that_is_moved_stays_on_its_day_or_at_its_hour(tmp_path, lines, told):
+    prepare_home(tmp_path)
+    (tmp_path / "workspace/BOOTSTRAP.md").unlink(missing_ok=True)
+    with closing(App(Config(tmp_path, memory=MemoryConfig(embeddings="off")), SimBoard())) as app:
+        *_, reply = [app.dispatcher.answer(Inbound("terminal", line)).reply for line in lines]
+    assert told in reply
+
+
 def test_the_past_of_an_output_is_read_back_from_the_audit(tmp_path):
     now = datetime.now(UTC)
     for act, more in (("on", {"seconds": 600, "who": "owner"}), ("off", {}), ("on", {"seconds": 3600, "who": "rule"})):

@@ -370,14 +370,17 @@ def _read_of_it(draft: Draft) -> None:
         draft.found |= {name: draft.last[name] for name in names if draft.last.get(name)}
 
 
-def _change_days(draft: Draft) -> None:
+def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
     clock = CLOCK_TIME.search(str(draft.last.get("at")))
     if "_only" in draft.found and "cron_expr" not in draft.found and clock:
         is_late = int(clock[1]) < 12 and draft.holds("evening_word")
         draft.found["cron_expr"] = f"{int(clock[2])} {int(clock[1]) + 12 * is_late} * * *"
     days = change_days(*(str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
+    if not days and draft.found.get("_except") and draft.found.get("cron_expr"):
+        return draft.unknown  # "not on wednesday" of every wednesday is one time
     draft.found |= {"cron_expr": days} if days else {}
+    return None
 
 
 def _move(draft: Draft) -> IntentMatch | None:
@@ -465,6 +468,8 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
     if isinstance(when, dict) and when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     draft.found = plan_again(draft.found, draft.result)
+    if isinstance(when, dict) and "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
+        draft.found["when"] = keep_day(draft.found["when"], {"at": due[0]}, is_bare=True)  # of another day than today
     at = str(draft.found["when"].get("at", "00:00")) if isinstance(when, dict) else "00:00"
     return None if CLOCK_TIME.search(at) else draft.unknown  # a day alone is no time
 
