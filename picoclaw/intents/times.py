@@ -573,7 +573,7 @@ class TimeReader:
             rf"(?:(?:{before}) )*(?P<date%s>(?:\d\d?(?:{_ORDINAL})?|{any_of['whole']})(?: (?:of|de|del))? "
             rf"(?:{any_of['months']})|(?:{any_of['months']}) (?:the )?\d\d?(?:{_ORDINAL})?)"
         )
-        return pattern(rf"(?:(?:{every}) {date % ''}|{date % '_'} (?:{every})){_END}", re.ASCII)
+        return pattern(rf"(?:(?:{every}|{any_of['every']}) {date % ''}|{date % '_'} (?:{every})){_END}", re.ASCII)
 
     def _name_weekday(self, found: re.Match[str]) -> str:
         return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])

@@ -122,11 +122,14 @@ class WishMatcher(IntentMatcher):
 
     def _share_day(self, told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
         """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
-        shared, last = list[tuple[str, IntentMatch | None]](), dict[str, Any]()
+        shared, last, before = list[tuple[str, IntentMatch | None]](), dict[str, Any](), ""
         for said, match in told:
             if match and match.tool == "cron" and "at" in match.arguments:
-                is_bare = not any(map(Sentence(said, self.words).holds, (self.words["days"], self.words["parts"])))
+                holds = Sentence(said, self.words).holds
+                today = self._book.values("today_word") or self.words["parts"]  # "tonight" is today, "at 9 pm" not
+                is_bare = match.intent == before and not holds(self.words["days"]) and not holds(today)
                 last = keep_day(match.arguments, last, is_bare=is_bare)
+                before = match.intent
                 shared.append((said, match._replace(arguments=last)))
             else:
                 shared.append((said, match))
