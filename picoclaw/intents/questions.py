@@ -387,7 +387,8 @@ class QuestionReader:
             return ask("history_trend", when=when)
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
-        figure = figure or ("" if is_several or parts.has("now_word") else str(before.get("_figure", "")))
+        is_one = any(is_moment(time) for time in times)  # "at 6:00" has no lowest
+        figure = figure or ("" if is_several or is_one or parts.has("now_word") else str(before.get("_figure", "")))
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
         if (figure or is_several) and not found.get("quantity"):
             found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")
@@ -500,10 +501,18 @@ def step_time(when: str, step: str) -> str:
     return "yesterday morning" if when == "this morning" else ""
 
 
+def keep_hour(when: str, before: str) -> str:
+    """The same, where "yesterday at the same time" means the hour that was said before."""
+    found = _CLOCKED.fullmatch(before)
+    is_same = when == "this time yesterday" and found is not None and found[2].startswith("at ")
+    return f"yesterday {found[2]}" if found and is_same else when
+
+
 def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before; a night `apart` from
     a day is another time.
     """
+    times = [keep_hour(time, before) for time in times]
     nights = [f"{time} night" for time in times if time in {"yesterday", "day before yesterday", *WEEKDAYS}]
     if len(nights) == 1 and "last night" in times and not apart:
         times = [*nights, *(time for time in times if time not in {"last night", nights[0].removesuffix(" night")})]
