@@ -654,6 +654,8 @@ def test_what_shows_no_language_is_answered_in_the_only_one_heard(home):
     answer(provider, "il fait combien dehors")
     assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("arrêté")
     assert answer(provider, "lampe 50%") == [("output", {"action": "set", "name": "light", "level": "50"})]
+    told = answer(provider, "cancel tonight's reminder")  # a word of English and German is not French
+    assert told == [("cron", {"action": "list"})]
     answer(provider, "how warm is it in the greenhouse?")
     assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("stopped")
 

@@ -160,14 +160,14 @@ def read_marks(file: Path) -> frozenset[str]:
     return frozenset(f"{marks} {fold_name(marks)}".split())  # "température" counts twice, "temperature" is English, too
 
 
-def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]]) -> str:
+def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]], likely: str = "") -> str:
     """The language of the first text that has a language, of the newest and those before it; '' where none has.
 
     It is the one that has most of the words among those it is told by, of several the one with the longer words, and of
     two alike none. A text with a word of few letters alone ("ne 29"), or with one word of several, is in it only where no other
-    text has one.
+    text has one. `likely` is the language of texts without any such word, and of two alike.
     """
-    weak = ""
+    weak, is_bare = "", True
     for text in texts:
         plain = text.lower()
         words = {*LETTERS.findall(plain), *LETTERS.findall(fold_name(plain))}
@@ -180,8 +180,9 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]])
         )  # "okay aus" has one word of each of two
         if len(best) == 1 and first[1] >= _MIN_LETTERS and is_told:
             return best[0]
-        weak = weak or (best[0] if first[0] and len(best) == 1 else "")
-    return weak
+        named = likely if likely in best else best[0] if len(best) == 1 else ""
+        weak, is_bare = weak or (named if first[0] else ""), is_bare and not first[0]
+    return weak or (likely if is_bare else "")
 
 
 def _stamp_file(path: Path) -> tuple[str, int, int, int]:

@@ -148,9 +148,10 @@ class IntentProvider:
     def _listen(self, *texts: str) -> WishMatcher:
         """Take the language of a text, else that of the texts before it, else the usual, else the only one heard so far."""
         said = [clean_text(text) for text in texts]
-        found = find_language(said, self._languages)
+        usual = self._usual()
+        found = find_language(said, self._languages, usual or "".join(self._spoken if len(self._spoken) == 1 else ()))
         self._spoken |= {found} - {""}
-        return self._listen_in(found or self._usual() or (min(self._spoken) if len(self._spoken) == 1 else "en"))
+        return self._listen_in(found or usual or "en")
 
     def _listen_in(self, language: str) -> WishMatcher:
         if language not in self._matchers and self._load:
