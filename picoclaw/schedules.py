@@ -315,6 +315,7 @@ def add_pause(pauses: Pauses, pause: tuple[float, float], now: float) -> Pauses:
     """
     met = [one for one in pauses if one[0] < pause[1] and pause[0] < one[1]]
     if pause[0] > now:
+        met += [one for one in pauses if one[1] == pause[0] or one[0] == pause[1]]
         pause = min(one[0] for one in (*met, pause)), max(one[1] for one in (*met, pause))
     kept = (*(one for one in pauses if one[1] > now and one not in met), pause)
     if len(kept) > _MAX_SPANS:

@@ -55,6 +55,7 @@ _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
 _MAX_NAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
+_TAKES_BACK = {"add": "cron_remove", "skip": "cron_resume"}
 _MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
 _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
@@ -196,12 +197,13 @@ class IntentProvider:
     def _take_back(
         self, said: str, match: IntentMatch | None, topic: Mapping[str, Sequence[Any]], last: ToolCall
     ) -> IntentMatch | None:
-        """The same; a "never mind" behind a reminder or a plan takes that back."""
-        jobs = topic.get("job", ()) if last.name == "cron" and last.arguments.get("action") == "add" else ()
+        """The same; a "never mind" behind a reminder or a plan, or what it leaves out, takes that back."""
+        undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
+        jobs = topic.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
         if len(jobs) == 1 and is_bare:
-            return make_match(self._matcher.intents["cron_remove"], {"job": jobs[0]}, 1.0, "template")
+            return make_match(self._matcher.intents[str(undo)], {"job": jobs[0]}, 1.0, "template")
         return self._tell_what_stays(said, match, last)
 
     def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
