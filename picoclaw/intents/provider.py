@@ -454,6 +454,14 @@ class IntentProvider:
                 jobs = [*dict.fromkeys([*found.get("job", ()), *jobs])]
                 if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], calls[-1], found):
                     last, topic["_since"] = calls[-1], [turn]
+                elif (
+                    last.name == "cron"
+                    and last.arguments.get("job") in found.get("job", ())
+                    and "message" not in last.arguments
+                ):
+                    before = calls[-1].arguments
+                    planned = {name: before[name] for name in before if name in {"kind", "message"}}
+                    last = ToolCall(last.id, last.name, planned | last.arguments)  # what was planned, and then moved
         if last.name == "rule" and (waits := self._find_waiting(topic["_since"][0])):
             topic["waits"] = [waits]
         if len(jobs) > 1:
