@@ -974,6 +974,8 @@ def orders(language):
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
     values |= {"rule_noun": "regla"}
+    pauses = {"de": "bis montag", "es": "hasta el lunes", "fr": "jusqu' à lundi"}
+    values |= {"pause": pauses[language]}
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     values |= {"old": item, "new": text, "old_value": "80", "tick": "coche", "reason": "est fini"}
