@@ -303,6 +303,10 @@ class IntentMatcher:
         s.last, s.said_before = last, self.said_before
         if not s.words:
             return None
+        if joined := self._join_day(s):
+            planned = self.match(joined, offered, topic, last)
+            if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
+                return planned
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
         begins, ends = self._core(s, polite)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
@@ -318,6 +322,21 @@ class IntentMatcher:
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
+
+    def _join_day(self, s: Sentence) -> str:
+        """The text with the day that it begins with before its only time: "tomorrow turn the fan on at 8"; '' for another one."""
+        day = self.times.count_day(s.words)
+        if not day or s.asks:
+            return ""
+        spans = {i: self.times.count_clock(s.words[i:]) for i in range(day, len(s.words))}
+        at = next((i for i, count in spans.items() if count), 0)
+        within = range(at, at + spans.get(at, 0))
+        if not at or at == day or any(count and i not in within for i, count in spans.items()):
+            return ""
+        if any(self.times.count_day(s.words[i:]) for i in range(day, len(s.words))):
+            return ""
+        begin, clock = s.starts[day], s.starts[at]
+        return f"{s.raw[begin:clock]}{s.raw[s.starts[0] : begin].strip(' ,')} {s.raw[clock:]}"
 
     def _adds_to_switching(self, s: Sentence) -> bool:
         """Whether a sentence goes on with what was switched at a time: "and the light at ten" asks for no light of the bench."""

@@ -285,6 +285,18 @@ class TimeReader:
         """Behind "between 2 and 5" this makes no time of day of it."""
         return pattern(rf"(?:{self._any_of['lengths']}|{_make_alternatives(self._words['measures'])})(?: |$)")
 
+    def count_day(self, near: Sequence[str]) -> int:
+        """How many words at the beginning name a day that is not today."""
+        found = self._day.match(" ".join(near)) if self._may_begin(near) else None
+        return _parse_count(found[0], found.end()) if found and self._words["days"][found["day"]] else 0
+
+    def count_clock(self, near: Sequence[str]) -> int:
+        """How many words at the beginning name a time of day, "at 8", or the time from one to another."""
+        day, _, _, count = self.window(near)
+        if count and not day:
+            return count
+        return next((count for _, count in self.once(near, "same")), 0) if self.names_a_time(near) else 0
+
     def names_a_day(self, words: Sequence[str]) -> bool:
         """Whether words name a day or a part of it and no hour: "on friday", "tonight"."""
         piece = self._moment.fullmatch(" ".join(words))
