@@ -128,8 +128,15 @@ class FrameReader:
             return []
         hits = [(value, end) for value, end in read if end <= self._end]
         if slot.kind == "time" and slot.before:  # "in 5 minutes" is a time, "5 minutes" a length of it
+            hits = [] if i in self._ends else hits
             return [hit for hit in hits if "at" in hit[0] or slot.before & set(self._s.words[i : hit[1]])]
         return [hit for hit in hits if "at" in hit[0]] if slot.after and slot.kind == "time" else hits
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """The words of an end: "off until tomorrow morning" is not off tomorrow morning."""
+        begins = range(self._begin, self._end)
+        return frozenset(word for i in begins for _, end in self.read("until_only", i) for word in range(i, end))
 
     def slot(self, name: str) -> SentenceSlot:
         return self._book.slot(name)
