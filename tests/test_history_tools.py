@@ -79,7 +79,7 @@ def test_what_does_not_change_is_steady_and_a_moment_has_no_trend(history):
     [
         ("above", 20, "last 24 hours", "greenhouse temperature above 20.00 °C: 1 x, 13 h 59 min in all"),  # the first reading of an hour fails
         ("below", 12, "last 24 hours", "greenhouse temperature below 12.00 °C: 1 x, 1 h in all"),
-        ("below", 12, "last 48 hours", "greenhouse temperature below 12.00 °C: 2 x, 3 h in all, the longest 2 h"),
+        ("below", 12, "last 48 hours", "greenhouse temperature below 12.00 °C: 2 x, 3 h in all, the longest 2 h (Mon 2026-06-29 12:01 to Mon 2026-06-29 14:01), the last Tue 2026-06-30 12:01 to Tue 2026-06-30 13:01"),
         ("above", 40, "last 24 hours", "greenhouse temperature above 40.00 °C: not once"),
     ],
 )  # fmt: skip

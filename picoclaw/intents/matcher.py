@@ -1110,7 +1110,9 @@ class IntentMatcher:
         s, words = self._read(text), self.words
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        if share >= self.topics.talk.get(topic, 1.0) and not self._is_tail(s, topic):
+        begins_order = any(stem_word(word) in self._acts for word in s.words[:1])
+        is_judged = topic != "advice" or s.asks or not begins_order  # "put beans on it" asks for no judgement
+        if share >= self.topics.talk.get(topic, 1.0) and is_judged and not self._is_tail(s, topic):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
         begins = any(self._after(s, words["questions"], i) for i in range(min(2, len(s.words))))
@@ -1120,8 +1122,7 @@ class IntentMatcher:
         asks = s.asks or (s.words and self._after(s, words["questions"], 0))
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
-        is_order = orders > MIN_UNDONE or any(stem_word(word) in self._acts for word in s.words[:1])
-        return "undone" if is_order or self._names_any(s) else "unknown"
+        return "undone" if begins_order or orders > MIN_UNDONE or self._names_any(s) else "unknown"
 
     def _is_chat(self, s: Sentence, shares: Sequence[tuple[float, str]]) -> bool:
         """Whether a sentence tells something or is small talk, as far as can be told of one that was not understood."""

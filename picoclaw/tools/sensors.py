@@ -455,11 +455,13 @@ def format_excursions(samples: Samples, series: Series, side: str, limit: float,
     if not found:
         return f"{said}: not once"
     spent = [last - first for first, last in found]
-    longest = found[spent.index(max(spent))]
-    moments = " to ".join(format_time(at, wanted) for at in longest)
+    longest, last = (
+        " to ".join(format_time(at, wanted) for at in one) for one in (found[spent.index(max(spent))], found[-1])
+    )
     total = format_duration(max(1, round(sum(spent))), exact=True)
     most = f", the longest {format_duration(max(1, round(max(spent))), exact=True)}" if len(found) > 1 else ""
-    return f"{said}: {len(found)} x, {total} in all{most} ({moments})"
+    newest = f", the last {last}" if len(found) > 1 else ""
+    return f"{said}: {len(found)} x, {total} in all{most} ({longest}){newest}"
 
 
 def _describe_record(samples: Samples, series: Sequence[Series], wanted: TimeRange) -> str:
