@@ -82,6 +82,7 @@ def said_as(slot):
 
 VALUES = {
     "pause": "until wednesday",
+    "chore": "watering",
     "except_days": "sundays",
     "bounded": "tonight",
     "file": "plan.txt",

@@ -367,14 +367,14 @@ def _find_sense(draft: Draft) -> None:
 
 
 def _read_of_it(draft: Draft) -> None:
-    """ "Was it ever above 26?", "is it warm?": what the last reading was of."""
-    if draft.s.last.name not in READS or "it" not in draft.s.words or "sensor" in draft.found:
+    """ "Was it ever above 26?", "is it warm?": what the last reading, or the last rule, was of."""
+    if draft.s.last.name not in READS | {"rule"} or "it" not in draft.s.words or "sensor" in draft.found:
         return
-    limits = "it_limit" in draft.intent.steps
-    is_same = draft.found.get("quantity", "") in {"", draft.last.get("quantity")}
+    limits, last = "it_limit" in draft.intent.steps, {one: draft.last.get(one) or draft.s.read_last(one) for one in SERIES}
+    is_same = draft.found.get("quantity", "") in {"", last["quantity"]}
     if "quantity" not in draft.given if limits else is_same:
         names = SERIES if limits else SERIES[:1]
-        draft.found |= {name: draft.last[name] for name in names if draft.last.get(name)}
+        draft.found |= {name: last[name] for name in names if last[name]}
 
 
 def _change_days(draft: Draft) -> IntentMatch | None:
