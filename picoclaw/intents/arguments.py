@@ -370,10 +370,8 @@ def _read_of_it(draft: Draft) -> None:
     """ "Was it ever above 26?", "is it warm?": what the last reading, or the last rule, was of."""
     if draft.s.last.name not in READS | {"rule"} or "it" not in draft.s.words or "sensor" in draft.found:
         return
-    limits, last = (
-        "it_limit" in draft.intent.steps,
-        {one: draft.last.get(one) or draft.s.read_last(one) for one in SERIES},
-    )
+    limits = "it_limit" in draft.intent.steps
+    last = {one: draft.last.get(one) or draft.s.read_last(one) for one in SERIES}
     is_same = draft.found.get("quantity", "") in {"", last["quantity"]}
     if "quantity" not in draft.given if limits else is_same:
         names = SERIES if limits else SERIES[:1]
