@@ -176,6 +176,7 @@ class IntentProvider:
         called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
         is_met = meeting is not None and ONBOARDING_TOOL in called
         topic, last = self._topic(turns)
+        made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith("error: ")]
         topic["_passed"] = [count_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(turns, text, offered) if turns and not is_met else []
@@ -191,20 +192,31 @@ class IntentProvider:
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
-        wishes = [(said, self._take_back(said, match, topic, last)) for said, match in wishes]
+        wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, topic, last, made)]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _take_back(
-        self, said: str, match: IntentMatch | None, topic: Mapping[str, Sequence[Any]], last: ToolCall
-    ) -> IntentMatch | None:
-        """The same; a "never mind" behind a reminder or a plan, or what it leaves out, takes that back."""
+        self,
+        said: str,
+        match: IntentMatch | None,
+        topic: Mapping[str, Sequence[Any]],
+        last: ToolCall,
+        made: Sequence[ToolCall],
+    ) -> list[IntentMatch | None]:
+        """The same; a "never mind" behind a reminder or a plan, or what it leaves out, takes that back, with what was switched
+        on for it. `made`: the calls of the last turn.
+        """
+        switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
         undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
         jobs = topic.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
         if len(jobs) == 1 and is_bare:
-            return make_match(self._matcher.intents[str(undo)], {"job": jobs[0]}, 1.0, "template")
-        return self._tell_what_stays(said, match, last)
+            ends = [("output", {"action": "off", "name": one["name"]}) for one in switched]
+            removes = make_match(self._matcher.intents[str(undo)], {"job": jobs[0]}, 1.0, "template")
+            return [removes, *(removes._replace(tool=tool, arguments=given) for tool, given in ends)]
+        last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
+        return [self._tell_what_stays(said, match, last)]
 
     def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
         """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
@@ -558,6 +570,9 @@ class IntentProvider:
                 if not match or not wanted or match.intent != wanted.intent:
                     continue
                 match = self._name(match)
+                named = str(match.arguments.get("sensor") or match.arguments.get("when", "")).partition(".")[0]
+                if failed and named and named not in (self._declared() or {named}):
+                    continue  # "make it 90" is no sensor
                 if str(match.arguments.get("message")) in self._matcher.words["within"]:
                     continue  # "remind me in" - "20"
                 kept = failed or _adds_to(match.arguments, wanted.arguments)  # no other wish is swallowed

@@ -478,6 +478,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
         }
         return Sum(fill_fields(say["between_dates"], fields))
     (day,) = days
+    if "what" in said and len(weekdays) == 1 and day > today and (day - today).days % 7 == 0:  # "monday in two weeks"
+        day, asked = day + timedelta(days=(WEEKDAYS.index(weekdays[0]) - day.weekday()) % 7), []
     weekday = WEEKDAYS[day.weekday()].capitalize()
     if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
         holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]

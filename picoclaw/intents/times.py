@@ -318,6 +318,8 @@ class TimeReader:
             pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
             pieces += [self._interval(tail, "")[1]]
             pieces += [found.end() for one in (self._monthly, self._yearly) if (found := one.match(tail))]
+            day, *_, size = self.window(near)  # "from 16 to 20 o'clock"
+            pieces += [len(" ".join([*near[:size], ""]))] if size and not day else []
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
         return _parse_count(tail, max(pieces, default=0))

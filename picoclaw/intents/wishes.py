@@ -39,6 +39,7 @@ MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
 _SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
+_PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
 
@@ -112,6 +113,7 @@ class WishMatcher(IntentMatcher):
             is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
             if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
                 parts = [(text, again)]
+            parts = parts if is_complete(parts[0][1]) else self._part_start(text, offered) or parts
         told: list[tuple[str, IntentMatch | None]] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
@@ -119,6 +121,27 @@ class WishMatcher(IntentMatcher):
         told = self._put_after(whole, self._share_day(told), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _part_start(self, text: str, offered: Collection[Any] | None) -> list[tuple[str, IntentMatch | None]]:
+        """The words of the first day and what comes again without them, of "from tomorrow on ... every day at 6"; else nothing."""
+        s = self._read(text)
+        for i in () if "?" in text else range(len(s.words)):
+            if not (begin := self._after(s, self._book.values("from_word"), i)):
+                continue
+            ends = range(min(begin + MAX_SHORT_WORDS, len(s.words)), begin, -1)
+            end = next((end for end in ends if self.times.names_a_day(s.words[begin:end])), 0)
+            around = [s.text(*part) for part in ((0, i), (end, len(s.words))) if end and part[0] < part[1]]
+            rest = " ".join(around)
+            match = self.match(rest, offered) if around else None
+            if around and not is_complete(match):  # "from tomorrow on the lamp shall every day ...", in German
+                said = self._read(rest)
+                when = self._join_time(self._book.slot("calendar"), said, range(len(said.words)))
+                others = (said.words[n] for n in range(len(said.words)) if n not in when)
+                match = self.match(" ".join([*(said.words[n] for n in when), *others]), offered) if when else None
+                match = match if match and match.tool == "rule" else None
+            if is_complete(match) and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS)):
+                return [(s.text(i, end), None), (rest, match)]
+        return []
 
     def _share_day(self, told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
         """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
@@ -138,20 +161,26 @@ class WishMatcher(IntentMatcher):
     def _put_after(
         self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The same, where "then" plans what is switched for the end of the time that another one was switched on for just before."""
+        """The same, where "then" plans what is switched, or told, for the end of the time that another one was switched on for
+        just before.
+        """
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
+        then = self._book.values("then_word")
         for said, match in told:
-            head = Sentence(text[: max(0, text.rfind(said.rstrip("?")))], self.words)
-            ends = (self._after(head, self._book.values("then_word"), i) for i in range(len(head.words)))
-            given = match.arguments if match and match.tool == "output" else {}
-            starts = (
-                given.get("action") in ENDS | {"set"} and before.get("seconds", 0) > passed and len(head.words) in ends
-            )
-            order = {name: given[name] for name in ("action", "name", "level", "seconds") if name in given}
-            call: dict[str, Any] = {"action": "add", "kind": "tool", "message": f"output {json.dumps(order)}"}
-            call |= {"at_seconds": int(before["seconds"] - passed)} if starts else {}
-            later = match._replace(intent="output_later", tool="cron", arguments=call) if match else None
-            put.append((said, later if starts else match))
+            head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
+            ends = len(head.words) in (self._after(head, then, i) for i in range(len(head.words)))
+            near = range(1, min(len(s.words), MAX_SHORT_WORDS) if put else 1)  # "and tell me then"
+            ends |= any(self._after(s, then, i) for i in near)
+            tool = match.tool if match else ""
+            given = match.arguments if match and tool in {"output", "sensor_read"} else {}
+            order = {name: given[name] for name in _PLANNED if name in given}
+            is_planned = tool == "sensor_read" or given.get("action") in ENDS | {"set"}
+            starts = is_planned and before.get("seconds", 0) > passed and ends
+            call: dict[str, Any] = {"action": "add", "kind": "tool"}
+            if match and starts:
+                call |= {"at_seconds": int(before["seconds"] - passed), "message": f"{match.tool} {json.dumps(order)}"}
+            later = match._replace(intent="output_later", tool="cron", arguments=call) if match and starts else match
+            put.append((said, later))
             before, passed = given, 0.0
         return put
 

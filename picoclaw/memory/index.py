@@ -121,12 +121,16 @@ def _space_out(*values: Any) -> str:
 
 
 def quote_phrases(word: str) -> list[str]:
-    """Put a word into FTS5's quotes, whatever is in it; a run of unspaced letters becomes its pairs of letters."""
+    """Put a word into FTS5's quotes, whatever is in it; a run of unspaced letters becomes its pairs of letters.
+
+    A "*" behind it looks for words that begin so.
+    """
     word = word.replace("\0", " ").encode("utf-8", "replace").decode()
     runs = [] if word.isascii() else _UNSPACED_RUN.findall(word)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     rest = _UNSPACED_RUN.sub(" ", word) if runs else word
-    return [f'"{_space_out(part).replace(chr(34), chr(34) * 2)}"' for part in [*pairs, rest] if part.strip()]
+    ahead = "*" * (len(word) > 1 and word.endswith("*"))
+    return [f'"{_space_out(part).replace(chr(34), chr(34) * 2)}"{ahead}' for part in [*pairs, rest] if part.strip()]
 
 
 @contextlib.contextmanager

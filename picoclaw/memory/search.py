@@ -516,6 +516,7 @@ def list_forms(word: str, languages: Iterable[str]) -> list[str]:
         stems = [stem for stem in (folded, folded.removesuffix(ending)) if len(stem) >= _MIN_STEM_CHARS]
         if folded.isalpha():
             found += [f"{stem}{end}" for stem in stems for end in ("", *endings)]
+            found += [f"{folded}*"] if language == "German" and len(folded) >= _LONG_STEM_CHARS else []  # its compounds
     return list(dict.fromkeys(found))
 
 
