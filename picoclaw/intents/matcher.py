@@ -895,6 +895,7 @@ class IntentMatcher:
         verb = stem_word(s.words[end]) if is_plain else ""
         is_apart = verb in self._acts and s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
         is_apart |= s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
+        is_apart |= i < end < len(s.words) <= end + 2 and s.words[end].isdecimal()  # "no 17 degrees"
         if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
             return 0  # "no thank you, please do not ..."
         return end if is_apart else 0

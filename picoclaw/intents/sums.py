@@ -214,7 +214,7 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
         return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
-    is_price = {"price", "ask"} <= ops <= {"price", "ask", "in", "&"} and "unit" not in names
+    is_price = {"price", "ask"} <= ops <= {"price", "ask", "in", "&", "each"} and "unit" not in names
     if shape == "nn" and ("multiply" in ops or is_price or ("each" in ops and ops <= {"each", "ask", "in"})):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
