@@ -851,6 +851,7 @@ STATED = [
     ("output", "error: lamp was refused: rule 'unknown output': there is no 'lamp'; declared: fan, light, pump"),
     ("output", "error: light was refused: rule 'value': light is only on or off, not 30 %"),
     ("output", "fan was not on"),
+    ("output", "error: there is no output 'milk'; declared: fan, light"),
     ("board_status", "clock: 2026-11-23 17:24, trusted: synchronised with a time source"),
     ("board_status", "power and throttling: under-voltage has occurred since boot (bad)"),
     ("rule", ("the rule is kept: fan: when the temperature of greenhouse is above 35 °C: switch fan on for 10 min. "
