@@ -969,6 +969,7 @@ def orders(language):
         "request": f"{noun} {place}",
         "reading": f"{noun} {place}",
         "called_rule": "frost",
+        "named_list": "baumarkt",
         "part_only": when,
         "former_value": value,
     }
