@@ -577,6 +577,8 @@ ENGLISH = ["the notes on the boiler", "the mother of Ada", "the car is in the ga
         (GERMAN, "Haus", 3),
         (GERMAN, "Biene", 4),
         (GERMAN, "wer hat die Katze gejagt?", 1),
+        (GERMAN, "wo sind die Scheunen?", 2),
+        (GERMAN, "Garten", 2),
         (GERMAN, "wo ist das?", None),
         (SPANISH, "tomate", 0),
         (SPANISH, "perros", 1),
