@@ -270,7 +270,7 @@ SAID = [
     ("remember for good that the gate code is 4711", f"noted in {LASTING} line"),
     ("what did I tell you about the fuse?", "the pump's fuse is 3 A"),
     ("change 3 A to 5 A in my notes", '"the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'),
-    ("change the note about the gate code to 4712", "That did not work: "),
+    ("change the note about the gate code to 4712", "I have changed nothing: I am not sure which words"),
     ("forget that the moon is made of cheese", "That did not work: nothing that is remembered says"),
     ("forget the note about the fuse, please", "Shall I delete this note for good? memory/202607/20260701.md"),
     ("what did I tell you about the fuse?", "the pump's fuse is 5 A"),
