@@ -367,7 +367,7 @@ class CronTool:
         ] = "",
         command: str = "",
         at_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
-        at: Annotated[str, "18:30, tomorrow 07:30; skip: next, friday, until monday"] = "",
+        at: Annotated[str, "18:30, tomorrow 07:30; skip: friday, until monday"] = "",
         every_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
         cron_expr: str = "",
         tz: str = "",

@@ -73,9 +73,9 @@ class RuleTool:
         caller: Caller,
         name: str = "",
         when: Annotated[
-            str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00; change: 30; pause: until monday"
+            str, "greenhouse.temperature > 35 for 10 minutes; every day at 6:00; change: 30; pause: friday"
         ] = "",
-        notify: Annotated[str, "text"] = "",
+        notify: str = "",
         output: str = "",
         options: Annotated[dict[str, Any] | None, _OPTIONS] = None,
     ) -> str:
