@@ -308,6 +308,18 @@ def is_paused(pauses: Pauses, moment: float) -> bool:
     return any(first <= moment < last for first, last in pauses)
 
 
+ListTimes = Callable[[datetime, int], list[datetime]]
+"""Give so many of the planned times behind a moment."""
+
+
+def list_coming(pauses: Pauses, after: datetime, most: int, list_times: ListTimes) -> list[datetime]:
+    """Give the next planned times that are not left out, also one at the very end of a pause."""
+    ends = (datetime.fromtimestamp(last - 1e-3, after.tzinfo) for _, last in pauses if last > after.timestamp())
+    planned = (one for begin in (after, *ends) for one in list_times(begin, most))
+    found = {one.timestamp(): one for one in planned if not is_paused(pauses, one.timestamp())}
+    return [found[at] for at in sorted(found)][:most]
+
+
 def add_pause(pauses: Pauses, pause: tuple[float, float], now: float) -> Pauses:
     """Add a pause: one that begins now takes the place of those that it meets, another one is joined with them.
 
@@ -323,10 +335,10 @@ def add_pause(pauses: Pauses, pause: tuple[float, float], now: float) -> Pauses:
     return tuple(sorted(kept))
 
 
-def parse_pause(text: str, now: datetime, list_times: Callable[[datetime, int], list[datetime]]) -> tuple[float, float]:
+def parse_pause(text: str, now: datetime, list_times: ListTimes) -> tuple[float, float]:
     """Return the span of time that is meant by one of PAUSE_FORMS.
 
-    `list_times(after, most)` gives the times that are planned: "next" is the first of them, "tomorrow 8:00" the
+    `list_times` gives the times that come: "next" is the first of them, "tomorrow 8:00" the
     one of that day that is nearest to that time. Raises ValueError.
     """
     words = " ".join(text.lower().split()).removeprefix("for ")

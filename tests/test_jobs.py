@@ -656,6 +656,12 @@ def test_what_is_left_out_does_not_come_and_the_rest_does(cron, jobs, plan, paus
     assert len(jobs.all()) == bool(comes)
 
 
+def test_a_time_at_the_end_of_a_pause_comes(cron):
+    cron(action="add", message="tea", cron_expr="0 * * * *")
+    assert "it next comes Fri 2026-07-03 00:00 " in cron(action="skip", job=1, at="until friday")
+    assert "next Fri 2026-07-03 00:00 " in cron(action="list")
+
+
 def test_what_is_resumed_leaves_nothing_out(cron, jobs):
     cron(action="add", message="tea", every_seconds=7200)
     before = jobs.all()

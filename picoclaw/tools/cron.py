@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from picoclaw import schedules, times
@@ -147,15 +148,7 @@ def _get_zone_name(zone: tzinfo | None) -> str:
 
 def list_upcoming(job: Job, now: datetime, most: int) -> list[datetime]:
     """The next due times of a job without those that are left out; raises ValueError when they cannot be known."""
-    found, begins = (
-        [],
-        [now, *(datetime.fromtimestamp(last, now.tzinfo) for _, last in job.paused if last > now.timestamp())],
-    )
-    for begin in begins:
-        found += [
-            one for one in _list_planned(job, begin, most) if not schedules.is_paused(job.paused, one.timestamp())
-        ]
-    return sorted({one.timestamp(): one for one in found}.values())[:most]
+    return schedules.list_coming(job.paused, now, most, partial(_list_planned, job))
 
 
 def _list_planned(job: Job, after: datetime, most: int) -> list[datetime]:
@@ -498,7 +491,7 @@ class CronTool:
             due = _format_due(_list_in_owner_zone(old, now, 1)[0], now)
             raise ToolError(f"{_get_noun(old)} {old.number} comes once, {due}: remove it, or move it to another time")
         try:
-            pause = schedules.parse_pause(when, now, lambda after, most: list_upcoming(old, after, most))
+            pause = schedules.parse_pause(when, now, partial(list_upcoming, old))
             pauses = schedules.add_pause(old.paused, pause, now.timestamp())
             begin = max(now, datetime.fromtimestamp(pause[0], now.tzinfo))
             planned = [one for one in _list_planned(old, begin, _MAX_LEFT_OUT) if one.timestamp() < pause[1]]

@@ -204,13 +204,10 @@ def _make_pauses(name: str, rule: rules.Rule | None, text: str, now: datetime) -
         slots = schedules.list_occurrences(found.plan, after, most) if isinstance(found, conditions.Calendar) else ()
         return [slot.moment.astimezone(after.tzinfo) for slot in slots]
 
-    def list_coming(after: datetime, most: int) -> list[datetime]:
-        ends = [after, *(datetime.fromtimestamp(last, now.tzinfo) for _, last in rule.paused)]
-        found = (one for end in ends if end >= after for one in list_times(end, most))
-        return sorted(one for one in found if not schedules.is_paused(rule.paused, one.timestamp()))
-
     try:
-        pause = schedules.parse_pause(text, now, list_coming)
+        pause = schedules.parse_pause(
+            text, now, lambda after, most: schedules.list_coming(rule.paused, after, most, list_times)
+        )
         first = datetime.fromtimestamp(pause[0], now.tzinfo)
         planned = list_times(first, 1) if isinstance(rule.condition, conditions.Calendar) else [first]
         if not planned or planned[0].timestamp() >= pause[1]:
