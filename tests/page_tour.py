@@ -163,7 +163,7 @@ def enter(browser, page, home, folder):
 def talk(browser, page, folder):
     for text, answer in (
         ("how warm is it in the greenhouse?", "read just now"),
-        ("what was the highest temperature in the greenhouse today?", "max "),
+        ("what was the highest temperature in the greenhouse in the last 24 hours?", "max "),
         ("turn on the grow light for 2 hours", "grow_light is on"),
     ):
         browser.click("#text")
@@ -171,7 +171,7 @@ def talk(browser, page, folder):
         browser.click("#send")
         browser.until(f"{SAID}.includes('{answer}')")
     browser.click("#text")
-    browser.write("chart of the temperature in the greenhouse today")
+    browser.write("chart of the temperature in the greenhouse in the last 24 hours")
     browser.click("#send")
     browser.until("document.querySelector('#said svg .mean')")
     assert browser.js("document.querySelector('#said svg').getBoundingClientRect().width > 200")
