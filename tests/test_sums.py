@@ -112,6 +112,13 @@ def test_what_is_asked_is_worked_out(provider, texts, told):
         ("de", "der pumpenfilter ist vom 3. mai", ""),
         ("fr", "rappelle-moi le 3 mai de tailler les rosiers", ""),
         ("es", "el 3 de mayo llovió", ""),
+        ("es", "Si compro 3 sacos de tierra a 7,45 cada uno, ¿cuánto es en total?", "3 × 7.45 = 22.35"),
+        ("es", "compro 5 macetas a 2,30, ¿cuánto me gasto?", "5 × 2.3 = 11.5"),
+        ("es", "si cada planta vale 1,20 y llevo 12, cuánto pago", "1.2 × 12 = 14.4"),
+        ("es", "cuánto pago por 3 kilos de semillas a 12 euros el kilo", "3 × 12 = 36"),
+        ("es", "compro 3 sacos y vendo 5 macetas, ¿cuántos días quedan?", ""),
+        ("es", "compro macetas a 2,30", ""),
+        ("es", "qué día de la semana es el 24", "28 días: el 2026-12-24 es jueves."),
     ],
     ids=str,
 )

@@ -874,7 +874,12 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
 def _gives_way(match: IntentMatch | None, *, is_sum: bool) -> bool:
     """Whether the answer to a sum or to a question about days counts before what a text was understood as."""
     is_talk = match is not None and not match.tool and match.route == "topic"  # "until midnight" is no good night
-    return match is None or is_talk or match.intent in {"nothing", "clock"} or (is_sum and not is_complete(match))
+    return (
+        match is None
+        or is_talk
+        or match.intent in {"nothing", "clock", "what_if", "rule_condition"}
+        or (is_sum and not is_complete(match))
+    )
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:

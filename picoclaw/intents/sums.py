@@ -74,7 +74,8 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     tokens, is_whole = _read_tokens(s, words)
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
     is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
-    asks = is_whole or is_sum or bool(_ASKS.search(text)) or s.longest(words["questions"], 0) is not None
+    asks = is_whole or is_sum or ("op", "ask") in tokens or bool(_ASKS.search(text))
+    asks = asks or s.longest(words["questions"], 0) is not None
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
@@ -214,8 +215,11 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
         return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
-    is_price = {"price", "ask"} <= ops <= {"price", "ask", "in", "&", "each"} and "unit" not in names
-    if shape == "nn" and ("multiply" in ops or is_price or ("each" in ops and ops <= {"each", "ask", "in"})):
+    measures = [value for kind, value in tokens if kind == "unit"]
+    is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
+    is_price &= ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
+    is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
+    if shape == "nn" and ("multiply" in ops or is_price):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
         value = int(one) ** int(other) if one == int(one) else one**other
@@ -411,6 +415,9 @@ def _read_days(
     while i < len(s.words):
         near = s.words[i : i + 8]
         named, size = times.read_date(near)
+        if not size and near[0] in words["on"] and near[1:] and near[1].isdecimal():  # "qué día es el 24"
+            named, size = times.read_date([near[0], "dia", *near[1:]])
+            size -= size > 0
         hit = s.longest(words["dates"], i)
         day = s.longest(words["days"], i)
         ago = next(((value, count) for value, count in times.past(near) if value.endswith(" ago")), None)

@@ -413,9 +413,9 @@ class TimeReader:
             day, number, *rest = found["figures"].split(".")
             year = "".join(rest)
         if found["iso"] or found["figures"]:
-            if not self._words["decimals"] and not found["iso"]:
-                return "", 0
-            month = MONTHS[int(number) - 1] if 0 < int(number) <= len(MONTHS) else "-"
+            if (not self._words["decimals"] and not found["iso"]) or not 0 < int(number) <= len(MONTHS):
+                return "", 0  # a decimal
+            month = MONTHS[int(number) - 1]
         told = [
             f"{parse_amount(day, self._words['numbers']):g}",
             self._words["months"].get(month or "", month or ""),
