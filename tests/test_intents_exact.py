@@ -149,6 +149,7 @@ VALUES = {
     "it_output": "it",
     "it_job": "it",
     "it_rule": "it",
+    "this_rule": "the rule",
     "item": "milk",
     "bare_item": "milk",
     "list": "shopping",
@@ -481,7 +482,7 @@ OWN = [
     ("what do I need to buy", ("memory_search", {"query": "shopping list"})),
     ("pause the fan rule", ("rule", {"action": "pause", "name": "fan"})),
     ("resume rule frost", ("rule", {"action": "resume", "name": "frost"})),
-    ("pause that rule", "Which rule?"),
+    ("pause that rule", ("rule", {"action": "list"})),  # the only one, or which
     ("is the fan rule paused", WITHOUT),
     ("turn off rule 1", ("rule", {"action": "pause", "name": "1"})),
     ("what's the min max today", ("sensor_history", {"when": "today"})),

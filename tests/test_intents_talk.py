@@ -175,6 +175,8 @@ CONVERSATIONS = [
     (["i cancelled the reminder"], [LIST]),  # only shown
     (["pause the tank reminder", "resume it"], [("cron", {"action": "enable", "job": 4})]),
     (["what rules do I have", "delete the second one"], [("rule", {"action": "remove", "name": "2"})]),
+    (["delete the rule", "the second one"], [("rule", {"action": "remove", "name": "2"})]),
+    (["pause the rule", "1"], [("rule", {"action": "pause", "name": "1"})]),
     (["tell me when it gets below 5 degrees", "greenhouse"], [
         ("rule", {"action": "add", "when": "greenhouse.temperature below 5", "notify": "greenhouse: temperature below 5"})
     ]),

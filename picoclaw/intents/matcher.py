@@ -594,7 +594,10 @@ class IntentMatcher:
                     and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
                     and self.topics.is_answer(topic, [self.topics.name(match)])
                 ):
-                    like = self._list_named(s, left) if WHICH in FIELD.findall(sentence) else []
+                    names_one = WHICH in FIELD.findall(sentence)
+                    like = self._list_named(s, left) if names_one else []
+                    if names_one and not like:
+                        break  # nothing says which
                     if like:
                         said = {**match.said, "_like": {"words": like, "text": text}}
                         return match._replace(missing=word_exact(self._book, name), route="proposal", said=said)

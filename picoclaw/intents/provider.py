@@ -38,7 +38,7 @@ from picoclaw.intents.grammar import (
 )
 from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.results import JOB_NUMBER, ResultWording
-from picoclaw.intents.sentence import NO_CALL, fold_name
+from picoclaw.intents.sentence import ANY_ONE, NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
 from picoclaw.prompts import remove_hints
@@ -49,7 +49,7 @@ from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 _WAITS = pattern(r"/yes (\d+) ")
 _SHOWN = "that"
 """What is shown and waits for a yes, as "it" may mean it."""
-_NUMBERED = pattern(r"^(\d+): (.*)$", re.MULTILINE)
+_NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
 _MAX_HEARD = 5
 _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
@@ -59,8 +59,6 @@ _TAKES_BACK = {"add": "cron_remove", "skip": "cron_resume"}
 _MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
 _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
-_ANY_ONE = "*"
-"""Names the only one there is, in a list where what was asked for has no name."""
 _ALL = "**"
 """Names all that are in the list."""
 _NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILINE)
@@ -341,13 +339,13 @@ class IntentProvider:
         rows_of_one = [row for row in rows.splitlines() if re.match(told, row)]
         day, at = self._matcher.words["days"].get(fold_name(name.lower()), ""), self._matcher.words["at"]
         names = [name, day, day[:3]] if day in WEEKDAYS else [name]  # "the one on sunday"
-        fits = [row for row in rows_of_one if name == _ANY_ONE or any(_is_called(one, row) for one in names)]
+        fits = [row for row in rows_of_one if name == ANY_ONE or any(_is_called(one, row) for one in names)]
         if not fits and now and (due := self._matcher.read_due_day(name)):  # "the one tonight"
             fits = [row for row in rows_of_one if row in keep_days(rows, due, now.date()).splitlines()]
         if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
             clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
             fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
-        if match.tool == "rule":  # whose rows are not in the owner's words
+        if match.tool == "rule" and name != ANY_ONE:  # whose rows are not in the owner's words
             like = self._matcher.list_like(name) or name.split()
             fits = [rows_of_one[n] for n in find_likest(like, rows_of_one)]
         if len(fits) == 1 and (found := re.match(told, fits[0])):
@@ -367,7 +365,7 @@ class IntentProvider:
             other = self._matcher.intents[intent.otherwise]
             return make_match(other, {**given, "_called": name}, match.score, match.route)
         text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name, "exact": intent.exact})
-        if name == _ANY_ONE:
+        if name == ANY_ONE:
             numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
             text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
         waits = self._tell_waiting(match) if match.tool == "rule" else []
@@ -430,8 +428,10 @@ class IntentProvider:
         reply, named = turns[-1][-1].text, text.strip(" .!\n").removeprefix("#")
         if "_called" in match.said:
             number = self._find_chosen(text, reply)
-            meant = match._replace(arguments=match.arguments | {"job": int(number)}, said={}) if number else None
-            return [(asked[0][0], meant)] if meant else []
+            one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
+            return (
+                [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
+            )
         is_meant = reply.startswith(matcher.say["meant"].partition("{")[0])
         if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
             like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}

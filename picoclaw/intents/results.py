@@ -88,7 +88,7 @@ class ResultWording:
             "compare": self._name_window(str(match.arguments.get("compare", ""))),
         }
         difference = f"{more[1:]} {say['less' if more[:1] == '-' else 'more']}" if more else ""
-        return {**_add_fahrenheit(row), **windows, "difference": difference}
+        return {**_add_fahrenheit(row), **_count_left(row, match.said), **windows, "difference": difference}
 
     def _name_window(self, when: str) -> str:
         """A time that is past, in words of the language."""
@@ -144,6 +144,13 @@ def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     value, limit = float(found[0]), float(said["_limit"])
     beyond = value > limit if side == "above" else value < limit
     return f"{'yes' if beyond or (value == limit and said['_beyond'].startswith('at ')) else 'no'}_{side}"
+
+
+def _count_left(row: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, str]:
+    """The limit that was asked about, and how far a row's value is from it."""
+    limit, value = str(said.get("_limit", "")), str(row.get("value") or "")
+    is_number = _VALUE.fullmatch(limit) and _VALUE.fullmatch(value)
+    return {"limit": limit, "left": f"{abs(float(value) - float(limit)):.1f}"} if is_number else {}
 
 
 def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,17 +25,19 @@ MAX_WORDS = 64
 _MAX_PHRASE_WORDS = 6  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _KINDS = """
-    address calendar choice days dir every file folder it label length minutes name number output past pause percent repeat seconds
+    address calendar choice days dir every file folder it label length minutes name number one output past pause percent repeat seconds
     sensor term text time value window
 """
 SLOT_KINDS = frozenset(_KINDS.split())
-UNWEIGHTED_KINDS = frozenset({"every", "it", "percent", "output", "past", "sensor", "term", "days"})
+UNWEIGHTED_KINDS = frozenset({"every", "it", "one", "percent", "output", "past", "sensor", "term", "days"})
 """Kinds whose words are no concept."""
 
 LISTED_KINDS = frozenset({"choice", "term", "days"})
 """Kinds that are read as one of their values."""
 
 NO_CALL = ToolCall("", "")
+ANY_ONE = "*"
+"""Names the only one there is, in a list where what was asked for has no name."""
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
@@ -439,6 +441,13 @@ class SlotReader:
             yield [], place[1]  # of an empty list
         if place and listed and place[0] <= len(listed):
             yield (listed[place[0] - 1 if place[0] > 0 else place[0]] if place[0] else min(listed)), place[1]
+
+    @staticmethod
+    def _one(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """What was spoken of, by its noun ("the rule"), else the only one there is."""
+        known = s.topic.get(slot.name, ())
+        if hit := s.longest(slot.values, i):
+            yield known[0] if len(known) == 1 else {"_called": ANY_ONE}, hit[1]
 
     def _name(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         yield from self._choice(slot, s, i)

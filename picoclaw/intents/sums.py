@@ -444,6 +444,10 @@ def _read_days(
         elif day:
             lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
         else:
+            is_beside = any(
+                s.longest(words[name], i) for name in ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
+            )
+            said = said if is_beside else said | {"more"}
             i += 1
     if "this" in said and not (told or feasts or lengths or weekdays):
         feasts = ["year"]
@@ -456,10 +460,11 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     s, say, today = Sentence(text, book.words), book.say, now.date()
     days, weekdays, said = _read_days(s, book.words, book.times, now)
     trusts = book.find_topic(text) == "calendar"
+    is_question = s.asks or s.words[0] in book.words["questions"]
     asks = (
         said & {"count", "weeks", "what", "number", "weekend", "weekday"}
         or ("long" in said and (days or last))
-        or (days and weekdays and s.asks)
+        or (days and weekdays and is_question)
     )
     if not trusts and not asks:
         return None
@@ -469,7 +474,9 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     asked = [*weekdays, *(said & {"weekend", "weekday"})]
     if not days and len(weekdays) == 1 and ("what" in said or trusts):
         days, asked = [day for day in [_place(weekdays[0], now, said)] if day], []
-    if not days and asked and (s.asks or trusts or s.words[0] in book.words["questions"]):
+    if (
+        not days and asked and (trusts or (is_question and "more" not in said))
+    ):  # not "is there a market at the weekend?"
         days = [today]
     if not days and last and said & {"count", "weeks", "what", "long"}:
         days = [last]

@@ -158,8 +158,15 @@ class TimeReader:
         return (
             rf"(?:(?:the|le|den|dia) )?(?:\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))?|(?:{self._any_of['whole']}) (?:of|de)) {months}"
             rf"|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
-            rf"|(?:the )?\d\d?(?:st|nd|rd|th)|dia \d\d?(?! (?:{self._any_of['units']})(?: |$))"
+            rf"|(?:the )?\d\d?(?:st|nd|rd|th)|dia \d\d?(?! (?:{self._any_of['units']})(?: |$)){self._figures}"
         )
+
+    @cached_property
+    def _figures(self) -> str:
+        """One more choice: a day of the year in figures, behind an "on", where these do not part hours from minutes: "am 24.12."."""
+        before = [phrase for phrase in self._words["on"] if self._words["decimals"] and phrase not in self._words["at"]]
+        behind = "|".join(rf"(?<={re.escape(phrase)} )" for phrase in before)
+        return rf"|(?:{behind})(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])" if before else ""
 
     def _skip(self, table: str, tail: str, start: int = 0) -> int:
         """Where a phrase of a table ends that stands at `start`, with something behind it; 0 for none."""
@@ -329,7 +336,10 @@ class TimeReader:
         if not self._may_begin(near):
             return
         tail = " ".join(near)
-        for read in (self._calendar, self._interval):
+        is_dated = self._monthly.match(tail) or self._yearly.match(
+            tail
+        )  # "every month on the first" is not every 30 days
+        for read in (self._calendar, self._interval)[: 1 if is_dated else 2]:
             repeat, end = read(tail, part)
             if repeat:
                 yield repeat, _parse_count(tail, end)
@@ -585,7 +595,7 @@ class TimeReader:
         before = _make_alternatives({**self._words["on"], **dict.fromkeys(("the", "el", "le", "den"))})
         date = (
             rf"(?:(?:{before}) )*(?P<date%s>(?:\d\d?(?:{_ORDINAL})?|{any_of['whole']})(?: (?:of|de|del))? "
-            rf"(?:{any_of['months']})|(?:{any_of['months']}) (?:the )?\d\d?(?:{_ORDINAL})?)"
+            rf"(?:{any_of['months']})|(?:{any_of['months']}) (?:the )?\d\d?(?:{_ORDINAL})?{self._figures})"
         )
         return pattern(rf"(?:(?:{every}|{any_of['every']}) {date % ''}|{date % '_'} (?:{every})){_END}", re.ASCII)
 
@@ -682,7 +692,7 @@ class TimeReader:
             minutes += int(parse_amount(found.get("minutes", " 0").strip(), self._words["numbers"]))
             minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
             minutes += self._words["quarters"].get(found.get("quarter", "").strip(), 0)
-            if hour > 24:
+            if minutes > 24 * 60:
                 return ""
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
@@ -691,6 +701,8 @@ class TimeReader:
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
         elif day.startswith("dia "):
             day = _name_day_of_month(int(day[4:]))
+        elif "." in day:
+            day, _ = self.read_date([day])
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
 

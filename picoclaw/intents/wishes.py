@@ -64,7 +64,10 @@ class WishMatcher(IntentMatcher):
         end = found[0][1] if found else 0
         for begin, stop in found:  # "every day" "except on sundays"
             end = max(end, stop) if begin <= end else 0
-        if not end or any(map(self.times.names_a_time, near)):
+        hours = (
+            words for i, words in enumerate(near) if not i or s.words[i - 1] not in self.words["on"]
+        )  # "am 24.12."
+        if not end or any(map(self.times.names_a_time, hours)):
             return ""
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
