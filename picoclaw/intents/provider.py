@@ -209,14 +209,17 @@ class IntentProvider:
         jobs = topic.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
-        if len(jobs) == 1 and is_bare:
-            ends = [("output", {"action": "off", "name": one["name"]}) for one in switched]
-            removes = make_match(self._matcher.intents[str(undo)], {"job": jobs[0]}, 1.0, "template")
-            return [removes, *(removes._replace(tool=tool, arguments=given) for tool, given in ends)]
+        if jobs and is_bare and len(jobs) == max(1, sum(call.name == "cron" for call in made)):
+            intent = self._matcher.intents[str(undo)]
+            removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
+            ends = [{"action": "off", "name": one["name"]} for one in switched]
+            return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
         last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
-        return [self._tell_what_stays(said, match, last)]
+        return [self._tell_what_stays(said, match, last, [str(one["name"]) for one in switched])]
 
-    def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall) -> IntentMatch | None:
+    def _tell_what_stays(
+        self, said: str, match: IntentMatch | None, last: ToolCall, switched: Sequence[str]
+    ) -> IntentMatch | None:
         """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
         wednesday" that was not understood, that nothing was changed.
         """
@@ -224,14 +227,15 @@ class IntentProvider:
             return match
         match = match if match and (match.tool or match.answer) else None
         declined = match.intent if match else self._matcher.choose_refusal(said)
-        if declined == "not_done" and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
+        is_no = declined == "not_done" or (declined == "no_thanks" and self._matcher.is_no(said))
+        if is_no and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
         if declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
             return match
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
         match = match or IntentMatch(declined, "", {}, self._matcher.intents[declined].answer, 1.0, "unclear")
-        told = fill_fields(self._matcher.say["stays_on"], {"name": str(last.arguments.get("name", ""))})
+        told = fill_fields(self._matcher.say["stays_on"], {"name": ", ".join(switched) or str(last.arguments.get("name", ""))})
         return match._replace(answer=f"{match.answer} {told}")
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
@@ -619,16 +623,25 @@ class IntentProvider:
             if number and turn is turns[-1] and said in words["declines"]:
                 return f"/no {number[1]}"
             if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
-                withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0])
+                withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0], turns)
                 return f"/no {number[1]}" if number and withdraws else ""
         return ""
 
-    def _withdraws(self, text: str, call: ToolCall) -> bool:
-        """Whether a text ends what a call would add: "delete it again", "scrap that", before it was done."""
-        if call.arguments.get("action") != "add":
+    def _withdraws(self, text: str, call: ToolCall, turns: Sequence[Sequence[Message]]) -> bool:
+        """Whether a text ends what a call would add, or change of what was shown before: "delete it again", "never mind"."""
+        if call.arguments.get("action") not in {"add", "change"}:
             return False
+        name = f"{call.arguments.get('name')}: "
+        if call.arguments["action"] == "change" and not any(
+            one.arguments.get("action") == "add" and WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS] and name in result
+            for turn in turns
+            for one, result in list_calls(turn)
+        ):
+            return False  # it is kept, and may be what is to be deleted
         found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
         match = found[0][1] if len(found) == 1 else None
+        if match and match.intent == "let_be":
+            return True
         ends = ENDS - {"disable"}  # what is to be paused is wanted
         if not is_complete(match) or match.arguments.get("action") not in ends:
             return False

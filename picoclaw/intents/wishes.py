@@ -315,7 +315,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
-        if len(parts) > 2 and self._is_no(parts[0]):
+        if len(parts) > 2 and self.is_no(parts[0]):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
         found = (
@@ -400,7 +400,7 @@ class WishMatcher(IntentMatcher):
         begin = self._after(s, self._book.values("because_word"), 0)
         return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
 
-    def _is_no(self, text: str) -> bool:
+    def is_no(self, text: str) -> bool:
         """Whether a text is a "no" or a "no wait", and nothing else."""
         s = Sentence(text, self.words)
         return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
