@@ -358,7 +358,7 @@ SAID = {
         ("anota que el filtro es nuevo", [("memory_store", {"text": "el filtro es nuevo"})]),
         ("añade leche a la lista de la compra", [("memory_store", {"text": "shopping list: leche"})]),
         ("gracias", "De nada."),
-        ("escribe un poema sobre la luna", refusals("es")),
+        ("escribe un poema sobre la luna", ("Eso no puedo hacerlo",)),
     ],
     "fr": [
         ("allume la lumière tous les jours de 6h à 9h", daily("light", "every day at 06:00", "3 hours")),

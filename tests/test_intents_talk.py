@@ -415,6 +415,19 @@ def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answ
     assert INTENTS.read_answer([turn], said, lambda number: number == 3 and is_waiting) == answer
 
 
+@each_row(("first", "answer"), [(WAITS, "/no 4"), ("the rule is kept: fan: every day at 13:00: switch fan on", "")])
+def test_a_change_that_waits_is_withdrawn_where_its_rule_was_only_shown(first, answer):
+    heard = []
+    for number, (said, action, result) in enumerate(
+        [("fan on every day at 13:00", "add", first), ("make it 14:00", "change", WAITS.replace("3", "4"))]
+    ):
+        call = {"action": action, "output": "fan", "when": f"every day at {13 + number}:00", "name": "fan"}
+        made = ToolCall(f"{number}", "rule", call)
+        told = Message("tool", result, call_id=made.id)
+        heard.append([Message("user", said), Message("assistant", "", (made,)), told, Message("assistant", result)])
+    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 4) == answer
+
+
 def test_a_list_that_is_looked_at_does_not_change_what_waits():
     heard = []
     for number, (said, call, result) in enumerate(

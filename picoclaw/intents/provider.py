@@ -235,7 +235,9 @@ class IntentProvider:
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
         match = match or IntentMatch(declined, "", {}, self._matcher.intents[declined].answer, 1.0, "unclear")
-        told = fill_fields(self._matcher.say["stays_on"], {"name": ", ".join(switched) or str(last.arguments.get("name", ""))})
+        told = fill_fields(
+            self._matcher.say["stays_on"], {"name": ", ".join(switched) or str(last.arguments.get("name", ""))}
+        )
         return match._replace(answer=f"{match.answer} {told}")
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
