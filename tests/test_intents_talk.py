@@ -316,7 +316,7 @@ ANSWERS = [
     ("is the disk filling up", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
     ("how warm was it today", "nothing was measured", "nothing was measured"),
     ("is the fan on?", OUTPUTS, "fan: on for 10 s"),
-    ("is the boiler on?", OUTPUTS, OUTPUTS),
+    ("is the boiler on?", OUTPUTS, "There is no output 'boiler' here."),
     ("how much disk space is left", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
     ("how long have you been up", BOARD, "uptime: 1 d 1 h"),
     ("are you ok?", BOARD, "Nothing is wrong with the board: "),

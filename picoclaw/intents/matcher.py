@@ -364,8 +364,7 @@ class IntentMatcher:
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
             asks = s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])  # "could you, please?"
-            behind = [self._skip_no(s)] if s.last.name else []  # "forget it, cancel that one"
-            acts = self._fits(s, exact, {*begins[:1], *behind}, kind="acts")
+            acts = self._fits(s, exact, {*begins[:1], self._skip_no(s)}, kind="acts")  # "forget it, cancel that one"
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
         if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
@@ -799,7 +798,7 @@ class IntentMatcher:
         moving = asking if is_same else FrameReader(self._book, self._reader, s, begins[0], ends[0])
         moves = [f for f in frames if self.intents[f.intent].kind]
         readers = [(asking, [f for f in frames if not self.intents[f.intent].kind]), (moving, moves)]
-        if s.last.name and (behind := self._skip_no(s)) < ends[0]:  # "no, 2"
+        if (behind := self._skip_no(s)) < ends[0]:  # "no, 2"
             readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), moves))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)

@@ -215,11 +215,10 @@ class IntentProvider:
             ends = [{"action": "off", "name": one["name"]} for one in switched]
             return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
         last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
-        return [self._tell_what_stays(said, match, last, [str(one["name"]) for one in switched])]
+        names = dict.fromkeys(str(one["name"]) for one in [*switched, last.arguments] if "name" in one)
+        return [self._tell_what_stays(said, match, last, ", ".join(names))]
 
-    def _tell_what_stays(
-        self, said: str, match: IntentMatch | None, last: ToolCall, switched: Sequence[str]
-    ) -> IntentMatch | None:
+    def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall, names: str) -> IntentMatch | None:
         """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
         wednesday" that was not understood, that nothing was changed.
         """
@@ -235,9 +234,7 @@ class IntentProvider:
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
         match = match or IntentMatch(declined, "", {}, self._matcher.intents[declined].answer, 1.0, "unclear")
-        told = fill_fields(
-            self._matcher.say["stays_on"], {"name": ", ".join(switched) or str(last.arguments.get("name", ""))}
-        )
+        told = fill_fields(self._matcher.say["stays_on"], {"name": names})
         return match._replace(answer=f"{match.answer} {told}")
 
     def _open_meeting(self) -> onboarding.Onboarding | None:

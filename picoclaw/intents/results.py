@@ -71,7 +71,7 @@ class ResultWording:
         wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
         if any(not row.keys() >= set(FIELD.findall(text)) for row, text in zip(rows, wording, strict=True)):
             return self.tell(match, result)
-        none = each.get("none", "") if rows and any(wording) else ""
+        none = fill_fields(each.get("none", ""), match.said) if rows and any(wording) else ""
         told = [
             fill_fields(text, row)
             for row, text in zip(rows, wording, strict=True)

@@ -218,7 +218,8 @@ class Sentence:
         note = str(self.last.arguments.get("text") or "")
         if self.last.name == "memory_search":
             found = _FOUND_NOTE.findall(str(self.topic.get("_result", [""])[0]))
-            note = found[0] if len(found) == 1 else ""
+            place = next(iter(self.list_values(self._tables["ordinals"])), len(found) == 1)  # "the last one"
+            note = next(iter(found[place - (place > 0) :]), "") if place and abs(place) <= len(found) else ""
         if name == "old_note":
             return note
         begin = _SUBJECT.match(note)

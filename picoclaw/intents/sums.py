@@ -217,6 +217,7 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
         return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
     measures = [value for kind, value in tokens if kind == "unit"]
     is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
+    is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
     is_price &= ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
     is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
     if shape == "nn" and ("multiply" in ops or is_price):
