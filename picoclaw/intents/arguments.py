@@ -413,7 +413,8 @@ def _move(draft: Draft) -> IntentMatch | None:
     if is_last:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
         names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
-        is_told = names_hour or "_shift" in draft.given or draft.s.holds(words["oclock"])
+        is_same = draft.holds("too_word")  # "à la même heure"
+        is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
         when = when if is_told else keep_clock(when, draft.last, draft.result)
         draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
     return None

@@ -312,8 +312,10 @@ NEEDS_CLOCK = "?"
 
 
 def is_complete(match: IntentMatch | None) -> TypeGuard[IntentMatch]:
-    """Whether a call can be made of it."""
-    return match is not None and bool(match.tool) and not match.missing
+    """Whether a call can be made of it, where the time is known."""
+    if match is None or not match.tool:
+        return False
+    return not match.missing or (match.missing == NEEDS_CLOCK and "_until" in match.said)
 
 
 def is_whole(match: IntentMatch | None) -> TypeGuard[IntentMatch]:

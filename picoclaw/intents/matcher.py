@@ -883,7 +883,7 @@ class IntentMatcher:
         """Where a sentence begins behind its "no,"."""
         start = 0
         while hit := s.longest(self.words["polite"], start) or s.longest(self._lead, start):
-            if s.longest(self.words["declines"], start):
+            if s.longest(self.words["declines"], start) or s.longest(self.words["waits"], start):
                 break
             start = hit[1]
         return self._after_no(s, start)

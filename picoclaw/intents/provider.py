@@ -320,12 +320,19 @@ class IntentProvider:
             arguments["notify"] = self._wording.tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
-    def _find_all_called(self, match: IntentMatch | None, rows: str, now: datetime | None) -> list[IntentMatch | None]:
+    def _list_spoken(self, messages: Sequence[Message]) -> list[str]:
+        """The outputs that the last texts of a user's name, the newest first."""
+        texts = [clean_text(message.text) for message in messages if message.role == "user"]
+        return [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
+
+    def _find_all_called(
+        self, match: IntentMatch | None, rows: str, now: datetime | None, spoken: Sequence[str]
+    ) -> list[IntentMatch | None]:
         """The same for each of a list, where all are meant; else for the one that is named."""
         if match and "_like" in match.said:
             return [self._find_like(match, rows)]
         if not match or match.said.get("_called") != _ALL:
-            return [self._find_called(match, rows, now)]
+            return [self._find_called(match, rows, now, spoken)]
         told = self._matcher.tools[match.tool]["gives"]["job"]
         numbers = [int(found[1]) for row in rows.splitlines() if (found := re.match(told, row))]
         if not numbers:
@@ -333,8 +340,13 @@ class IntentProvider:
         said = {key: value for key, value in match.said.items() if key != "_called"}
         return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
 
-    def _find_called(self, match: IntentMatch | None, rows: str, now: datetime | None) -> IntentMatch | None:
-        """The same with the number of what it names by words, found in a list; what to say where that is none or several."""
+    def _find_called(
+        self, match: IntentMatch | None, rows: str, now: datetime | None, spoken: Sequence[str]
+    ) -> IntentMatch | None:
+        """The same with the number of what it names by words, found in a list; what to say where that is none or several.
+
+        Of several that have no name, the one that is about one of the outputs `spoken` of is meant.
+        """
         name = match.said.get("_called", "") if match else ""
         if not match or not name:
             return match
@@ -348,6 +360,8 @@ class IntentProvider:
         if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
             clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
             fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
+        near = ([row for row in fits if one in row.split(": ")[0].split()] for one in spoken if name == ANY_ONE)
+        fits = next((rows_of_it for rows_of_it in near if len(rows_of_it) == 1), fits)
         if match.tool == "rule" and name != ANY_ONE:  # whose rows are not in the owner's words
             like = self._matcher.list_like(name) or name.split()
             fits = [rows_of_one[n] for n in find_likest(like, rows_of_one)]
@@ -781,7 +795,8 @@ class IntentProvider:
             ):
                 return []
             rows = remove_hints(result)
-            wishes = [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now)]
+            spoken = self._list_spoken(messages[:asked])
+            wishes = [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now, spoken)]
         return wishes
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _DAY_S = 86_400
-_SIGN = pattern(r"(?<=\d) ?([-+*/]) (?=\d)")
+_SIGN = pattern(r"(?<=[\d€£$]) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
 _TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
@@ -43,6 +43,11 @@ _ASKS = pattern(
     r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
 )
 _SIGNS = ("+", "-", "*", "/")
+_CURRENCY = pattern(r"([€£$]) ?(\d[\d.,]*\d|\d)|(?<=\d)([€£$])")
+_MONEY = ("op", "money")
+_DIVIDES = frozenset({"among", "by", "in", "each", "/"})
+_PRICES = pattern(r"q*(?:nu?(?:en|ne)e?)+q*")
+"""How many, and what one costs: "n each n" or "n n each"; "u" is a unit, "q" asks."""
 _BESIDE_CLOCK = ("sum_filler", "plain", "polite", "ignore")
 
 
@@ -70,20 +75,23 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
-    s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", text), words)
+    plain_text = _CURRENCY.sub(lambda found: f"{found[2] or ''} {found[1] or found[3]}", text)
+    s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", plain_text), words)
     tokens, is_whole = _read_tokens(s, words)
+    paid = [token for token, behind in pairwise(tokens) if behind == _MONEY]
+    tokens = [token for token in tokens if token != _MONEY]
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
     is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
     asks = is_whole or is_sum or ("op", "ask") in tokens or bool(_ASKS.search(text))
+    asks |= tokens[:1] == [("op", "split")] and s.words[0] in words["sums"]
     asks = asks or s.longest(words["questions"], 0) is not None
     numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
     is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
     if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
-    found = (_answer_form(tokens, words) if asks else None) or _convert(
-        tokens, words, last, is_whole=is_whole or is_sum
-    )
+    formed = (_share_out(tokens, paid) or _answer_form(tokens, words) or _add_prices(tokens)) if asks else None
+    found = formed or _convert(tokens, words, last, is_whole=is_whole or is_sum)
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     if plain[:1] == [("op", "&")] and plain[1:2] and plain[1][1] in _SIGNS:
         del plain[0]  # "and divided by 8?"
@@ -218,15 +226,13 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
     measures = [value for kind, value in tokens if kind == "unit"]
     is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
     is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
-    is_price &= ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
+    is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
     is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
     if shape == "nn" and ("multiply" in ops or is_price):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
         value = int(one) ** int(other) if one == int(one) else one**other
         return Sum(f"{one:g} {_name_meaning(words)['power']} {other:g} = {value}", float(value))
-    if shape == "nn" and "split" in ops and not ops.isdisjoint({"among", "by"}) and other:
-        return _tell(f"{one:g} / {other:g}", one / other)
     if shape == "nn" and "area" in ops and ("*" in ops or "by" in ops):
         units = {value for kind, value in tokens if kind == "unit" and value.startswith("length")}
         squares = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
@@ -235,6 +241,44 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
             text=found.text + "".join(squares.get(one, "") for one in units if len(units) == 1)
         )
     return None
+
+
+def _asks_each(tokens: Sequence[Token]) -> bool:
+    """Whether it is asked what each gets, and not said what each costs: "how much each?"."""
+    return (("op", "ask"), ("op", "each")) in {*pairwise(token for token in tokens if token != ("op", "in"))}
+
+
+def _share_out(tokens: Sequence[Token], paid: Sequence[Token]) -> Sum | None:
+    """What each gets: "47 euros split in three", "we are 5 and share 82", "60 euros and 4 of us, how much each?"."""
+    numbers = [i for i, (kind, value) in enumerate(tokens) if kind == "number" and value != 1]  # not "a bill of 60"
+    if len(numbers) != 2 or any(kind in {"percent", "clock"} for kind, _ in tokens):
+        return None
+    i, j = numbers
+    split = tokens.index(("op", "split")) if ("op", "split") in tokens else None
+    asks_each = _asks_each(tokens)
+    whole, by = float(tokens[i][1]), float(tokens[j][1])
+    between = {value for kind, value in tokens[i + 1 : j] if kind == "op"}
+    if split is None and not asks_each:
+        return None
+    if len(paid) == 1 and ("op", "ask") in tokens:
+        whole, by = (whole, by) if paid[0] == tokens[i] else (by, whole)
+    elif split is None or not (between & _DIVIDES or ("op", "ask") in tokens):
+        return None
+    elif i < split < j and tokens[j - 1][1] not in _DIVIDES:
+        whole, by = by, whole
+    return _tell(f"{whole:g} / {by:g}", whole / by) if by > 0 else None
+
+
+def _add_prices(tokens: Sequence[Token]) -> Sum | None:
+    """What several things cost, so many of each: "4 at 6.90 and 2 at 3, how much?"."""
+    ops = {value for kind, value in tokens if kind == "op"}
+    marks = {"number": "n", "unit": "u", "each": "e", "ask": "q"}
+    told = "".join(marks.get(value if kind == "op" else kind, "" if kind == "op" else "?") for kind, value in tokens)
+    values = [float(value) for kind, value in tokens if kind == "number"]
+    if "ask" not in ops or ops - {"each", "ask", "in", "&", "of", "price", "buy"} or not _PRICES.fullmatch(told):
+        return None
+    parts = [*zip(values[::2], values[1::2], strict=True)]
+    return _tell(" + ".join(f"{n:g} × {one:g}" for n, one in parts), sum(n * one for n, one in parts))
 
 
 def _calculate(tokens: Sequence[Token], last: Sum | None, words: Mapping[str, Mapping[str, Any]]) -> Sum | None:
