@@ -1,6 +1,7 @@
 """What a question is about, as the classifier tells it: the weights that ship, and what is answered by them."""
 
 import random
+import sys
 
 import pytest
 import sweep
@@ -201,3 +202,23 @@ def test_what_was_spoken_of_is_gone_on_with(provider, lines, tool, arguments):
     assert not more
     assert (name, {key: given.get(key) for key in arguments}) == (tool, arguments)
     assert "notify" not in given
+
+
+def test_a_long_talk_costs_no_more_with_each_message(tmp_path):
+    """An answer depends on how the messages before it were understood; each of them is read again once. Counted in calls."""
+    strangers.make_home(tmp_path)
+    texts = ["lamp at 60%", *["dim the lamp", "turn the lamp down a bit"] * 4]
+    counts, calls = [], 0
+
+    def count(_frame, event, _arg):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for _ in strangers.hold(tmp_path, [{"say": text, "talk": "1"} for text in texts]):
+            counts.append(calls)
+            calls = 0
+    finally:
+        sys.setprofile(None)
+    assert max(counts[7:]) < 1.5 * max(counts[3:7]), counts

@@ -51,6 +51,7 @@ _SHOWN = "that"
 """What is shown and waits for a yes, as "it" may mean it."""
 _NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
 _MAX_HEARD = 5
+_MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
 _MAX_NAME_WORDS = 3
@@ -115,6 +116,9 @@ class IntentProvider:
         self._heard = dict.fromkeys(("asked", "told"), "")
         self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
         self._model, self._spoken = configured_model, set[str]()
+        self._earlier: dict[
+            int, list[tuple[str, IntentMatch | None]]
+        ] = {}  # wishes by the number of messages up to theirs
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
     def answers(self, text: str) -> bool:
@@ -166,6 +170,23 @@ class IntentProvider:
         self, messages: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
+        self._earlier = {}
+        return self._read_wishes(messages, offered)
+
+    def _understand_earlier(
+        self, messages: Sequence[Message], offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The same of an earlier message. It needs the one before it, in several ways: each is read once, and some of them at most."""
+        if (place := len(messages)) not in self._earlier and place and len(self._earlier) < _MAX_EARLIER:
+            matcher, before = self._matcher, self._matcher.said_before
+            self._earlier[place] = []
+            self._earlier[place] = self._read_wishes(messages, offered)
+            self._matcher, matcher.said_before = matcher, before
+        return self._earlier.get(place, [])
+
+    def _read_wishes(
+        self, messages: Sequence[Message], offered: Collection[Any]
+    ) -> list[tuple[str, IntentMatch | None]]:
         text = clean_text(messages[-1].text)
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(*asked[:-_MAX_HEARD:-1])
@@ -177,7 +198,7 @@ class IntentProvider:
         made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith("error: ")]
         topic["_passed"] = [count_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
-        wishes = self._answered_question(turns, text, offered) if turns and not is_met else []
+        wishes = self._answered_question(messages, turns, offered) if turns and not is_met else []
         if meeting and not wishes:
             alone = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
             met = meeting.match(messages[:-1], text, alone, None)
@@ -264,16 +285,15 @@ class IntentProvider:
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
-        matcher, before, asked = self._matcher, self._matcher.said_before, len(messages) - 1
+        asked = len(messages) - 1
         while asked > 0 and not messages[asked].calls:
             asked -= 1
         while asked > 0 and messages[asked].role != "user":
             asked -= 1
         said: Mapping[str, Any] = {}
         if asked < len(messages) - 1 and messages[asked].role == "user":
-            found = self._understood(messages[: asked + 1], offered)
+            found = self._understand_earlier(messages[: asked + 1], offered)
             said = next((match.said for _, match in found if match), {})
-        self._matcher, matcher.said_before = matcher, before
         return {**said, **_find_levels_before(messages)}
 
     def _name(self, match: IntentMatch) -> IntentMatch:
@@ -433,23 +453,22 @@ class IntentProvider:
         return None
 
     def _answered_which(
-        self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]
+        self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
         """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
-        matcher, before = self._matcher, self._matcher.said_before
-        asked = self._understood([*(one for turn in turns[:-1] for one in turn), turns[-1][0]], offered)
-        self._matcher, matcher.said_before = matcher, before
+        asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
         match = asked[0][1] if len(asked) == 1 else None
         if not match or not match.said.keys() & {"_like", "_called"}:
             return []
-        reply, named = turns[-1][-1].text, text.strip(" .!\n").removeprefix("#")
+        text = clean_text(messages[-1].text)
+        reply, named = turn[-1].text, text.strip(" .!\n").removeprefix("#")
         if "_called" in match.said:
             number = self._find_chosen(text, reply)
             one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
             return (
                 [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
             )
-        is_meant = reply.startswith(matcher.say["meant"].partition("{")[0])
+        is_meant = reply.startswith(self._matcher.say["meant"].partition("{")[0])
         if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
             like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
             return [(asked[0][0], match._replace(said={**match.said, "_like": like}))]
@@ -530,13 +549,13 @@ class IntentProvider:
         return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
 
     def _answered_question(
-        self, turns: Sequence[Sequence[Message]], text: str, offered: Collection[Any]
+        self, messages: Sequence[Message], turns: Sequence[Sequence[Message]], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
-        """What a text means as the answer to what was asked in the last turn; nothing where it is no answer."""
-        asked, reply = clean_text(turns[-1][0].text), turns[-1][-1].text
+        """What the last message means as the answer to what was asked in the last turn; nothing where it is no answer."""
+        text, asked, reply = clean_text(messages[-1].text), clean_text(turns[-1][0].text), turns[-1][-1].text
         looked_up = [call for message in turns[-1] for call in message.calls]
         is_short = self._is_nod(text) or len(text.split()) <= _MAX_CHOICE_WORDS
-        if len(looked_up) == 1 and is_short and (which := self._answered_which(turns, text, offered)):
+        if len(looked_up) == 1 and is_short and (which := self._answered_which(messages, turns[-1], offered)):
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
         if before and reply.startswith(before) and reply.endswith(after):
