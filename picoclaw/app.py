@@ -504,13 +504,20 @@ class App:
 
     def _list_waiting_rules(self) -> dict[int, str]:
         """What each rule means that waits for the owner's yes, by its number; nothing for another person."""
+        from picoclaw.automation.rules import load_rules
+
         found: dict[int, str] = {}
-        for one in () if self.config.person else self.stores.approvals.waiting():
+        waiting = () if self.config.person else self.stores.approvals.waiting()
+        kept = load_rules(self.config.home, datetime.now().astimezone()).rules if waiting else {}
+        for one in waiting:
             if one.call.name == "rule":
                 name = f"{one.means.partition(':')[0]}:"
                 if one.call.arguments.get("action") == "change":  # what it was shown as before
                     found = {number: means for number, means in found.items() if not means.startswith(name)}
-                found[one.number] = one.means
+                if (
+                    one.call.arguments.get("action") != "add" or name[:-1] not in kept
+                ):  # what was changed, and then kept
+                    found[one.number] = one.means
         return found
 
     @cached_property

@@ -129,6 +129,7 @@ VALUES = {
     "machine": "fan",
     "shutter": "valve",
     "calendar": "every day at 6",
+    "calendar_span": "weekdays 9 to 11",
     "lasts": "5 minutes",
     "hold": "5 minutes",
     "until": "9 pm",
@@ -543,7 +544,10 @@ OWN = [
     ("remind me to get up at 6 tomorrow", ("cron", {"action": "add", "at": "tomorrow 06:00", "message": "get up"})),
     ("remind me at 6 to feed the cat", ("cron", {"action": "add", "at": "06:00 o'clock", "message": "feed the cat"})),
     ("remind me tonight at 2 to look", ("cron", {"action": "add", "at": "02:00", "message": "look"})),
-    ("remind me every 30 minutes from 9 to 17 to drink", "When?"),
+    (
+        "remind me every 30 minutes from 9 to 17 to drink",
+        ("cron", {"action": "add", "cron_expr": "0 9,10,11,12,13,14,15,16,17 * * *", "message": "drink"}),
+    ),
     (
         "remind me daily at 9am, 1pm and 6pm to stretch",
         ("cron", {"action": "add", "cron_expr": "0 9,13,18 * * *", "message": "stretch"}),

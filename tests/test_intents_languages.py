@@ -75,12 +75,15 @@ LISTS = {"cron": REMINDERS, "rule": RULES}
 MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
 
 
+GREENHOUSE_NOW = "greenhouse: temperature 24.50 °C (bme280 on i2c-1 at 0x76, read just now)"
+
+
 def answer(provider, *texts):
     """What the last of some lines leads to: the calls, or what is said; each call before it says "done"."""
     messages = []
 
-    def take():
-        request = Request("", tuple(messages), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
+    def take(more=()):
+        request = Request("", (*messages, *more), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0)
         events = list(provider.events(request))
         return events, [event for event in events if isinstance(event, ToolCall)]
 
@@ -92,6 +95,10 @@ def answer(provider, *texts):
             messages += [Message("assistant", "", tuple(calls)), rows]
             events, after = take()
             calls = after or calls
+        if [call.name for call in calls] == ["sensor_read"]:  # before a rule, that goes by it
+            asked = [Message("assistant", "", tuple(calls)), Message("tool", GREENHOUSE_NOW, call_id=calls[0].id)]
+            events, after = take(asked)
+            calls = [call for call in after if call.name == "rule"] or calls
         said = "".join(event.text for event in events if isinstance(event, Text))
         messages.append(Message("assistant", said, tuple(calls)))
         messages += [Message("tool", "reminder 5 is kept for 19:00", call_id=call.id) for call in calls]

@@ -339,6 +339,14 @@ def test_times_are_left_out(paused, fires):
     assert hours(at_six(paused=paused), 24 * 7) == fires
 
 
+def test_a_pause_is_told_until_it_is_over():
+    table = {"when": "every day at 6:00", "notify": "up", "paused": "2026-07-02 00:00 to 2026-07-03 00:00"}
+    rules = [parse_rule("up", table, datetime(2026, 7, day, 12, tzinfo=UTC)) for day in (2, 3)]
+    told = [explain_rule(rule).partition(" It is paused ")[2] for rule in rules]
+    assert told == ["from 2026-07-02 00:00 to 2026-07-03 00:00.", ""]
+    assert rules[1].paused  # a time of it that comes late is left out all the same
+
+
 def test_a_condition_that_came_true_in_a_pause_fires_behind_it():
     bench = Bench("greenhouse.temperature > 35", paused="2026-07-01 00:00 to 2026-07-01 12:01")
     assert bench.look(36, 36, 36) == 0

@@ -27,7 +27,7 @@ from picoclaw.config import make_dataclass
 from picoclaw.config.files import read_regular
 from picoclaw.errors import ConfigError, explain_syntax
 from picoclaw.files import explain_os_error, lock_folder, write_atomic
-from picoclaw.records import NamedTuple, dataclass
+from picoclaw.records import NamedTuple, dataclass, replace
 from picoclaw.schedules import Pauses
 from picoclaw.schema import Span
 from picoclaw.store.samples import Series
@@ -104,7 +104,10 @@ def parse_rule(name: str, table: Any, now: datetime, zone: str = "") -> Rule:
         key = "again"
         again_s = times.parse_duration(written.again) if written.again else 0.0
         key = "paused"
-        paused = _parse_pauses(written.paused, now.astimezone(times.parse_zone(zone)) if zone else now)
+        local = now.astimezone(times.parse_zone(zone)) if zone else now
+        paused = _parse_pauses(written.paused, local)
+        left = tuple(one for one in paused if one[1] > now.timestamp())
+        written = replace(written, paused=format_pauses(left, local))  # what is over is not told any more
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from None
     rule = Rule(name, written, found, only_if, lasts_s, instead, cooldown_s, again_s, paused)
@@ -162,7 +165,7 @@ def explain_rule(rule: Rule) -> str:
     gates = [f", if {format_gate(rule.only_if)}"] if rule.only_if else []
     limits = "; ".join(_describe_limits(rule))
     off = "" if rule.written.enabled else " It is switched off (enabled = false)."
-    off += f" It is paused from {rule.written.paused.replace('; ', ', and from ')}." if rule.paused else ""
+    off += f" It is paused from {rule.written.paused.replace('; ', ', and from ')}." if rule.written.paused else ""
     return f"{rule.name}: {said}{''.join(gates)}: {' and '.join(describe_actions(rule))}.{f' {limits}.' if limits else ''}{off}"
 
 

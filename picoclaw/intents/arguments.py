@@ -396,6 +396,11 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
     if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
+    adds = draft.intent.name == "cron_correct" and draft.s.longest(draft.book.words["splits"], 0) is not None
+    names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
+    adds &= names_hour or "at" in (draft.found.get("when") or ())
+    if adds and "_shift" not in draft.given and not draft.holds("switch", "move_verb", "better_word", "from_word"):
+        return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
     if isinstance(when, dict) and ("seconds" in when or draft.end == "stop" or (draft.end and is_timed)):
         message = str(draft.last.get("message", ""))
@@ -412,7 +417,6 @@ def _move(draft: Draft) -> IntentMatch | None:
         return _move_by(draft, when["at_seconds"], is_last=bool(is_last))
     if is_last:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
-        names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
         is_same = draft.holds("too_word")  # "à la même heure"
         is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
         when = when if is_told else keep_clock(when, draft.last, draft.result)
@@ -534,6 +538,12 @@ def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
         return 0
     step = str(found.get("_step") or next(iter(s.list_values(book.values("step"))), ""))
     return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
+
+
+def _find_reach(draft: Draft) -> None:
+    """ "When it gets to 15" may be from above or from below, which the value now tells."""
+    if draft.intent.tool == "rule" and draft.holds("reach_word"):
+        draft.found["_reach"] = "yes"
 
 
 def _find_before(draft: Draft) -> None:
@@ -685,6 +695,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("plan_again", _plan_again),
         ("_length _planned _planned_level", _change_planned),
         ("limit", _change_limit),
+        ("beyond", _find_reach),
         ("find_before", _find_before),
         ("level", _set_level),
         ("_old", _find_rule_of),

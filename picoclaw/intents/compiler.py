@@ -37,7 +37,7 @@ _LIST_TEXT = """
     calendar at on joins within to halves from_now oclock
     every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain apart counting narrows packs more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times capitals
+    plain apart counting narrows packs alternates more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times capitals
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

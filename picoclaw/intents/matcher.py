@@ -447,6 +447,8 @@ class IntentMatcher:
         is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
+        if whole and intent.name == "cron_add" and topic == "not_wanted":
+            return found  # "do not let me forget to turn the heater off": the order itself has the "not"
         if is_last and is_order and not is_numbered:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
             return other if other and other.arguments else found
@@ -607,6 +609,19 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def drop_polite(self, text: str) -> str:
+        """A text without the polite words that it begins and ends with: "actually, please undo that"."""
+        s = self._read(text)
+        begins, ends = self._core(
+            s, {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
+        )
+        return s.text(begins[-1], ends[-1]) if s.words else ""
+
+    def is_all_of(self, text: str, *tables: str) -> bool:
+        """Whether a text is a phrase of some tables of words, and nothing else but polite ones."""
+        s = self._read(self.drop_polite(text))
+        return bool(s.words) and any(self._after(s, self.words[name], 0) == len(s.words) for name in tables)
 
     def read_place(self, text: str) -> int:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
@@ -993,6 +1008,7 @@ class IntentMatcher:
             is_empty = message != "" and message in s.raw and self._says_nothing(message)
             begin = Sentence(message, self.words).words[:MAX_SHORT_WORDS] if is_complete(match) else []
             day = self.times.count_part(begin) if begin else 0
+            is_empty |= is_complete(match) and 0 < day == len(Sentence(message.partition(":")[0], self.words).words)
             is_empty |= 0 < day < len(begin) and begin[day] in self.words["to"]  # "remind me tomorrow to ... at 8"
             is_empty |= (
                 is_complete(match) and match.tool == "cron" and match.arguments.get("action") == "add" and not message
@@ -1230,10 +1246,12 @@ class IntentMatcher:
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:
-    """Whether the last call is one that the intent goes on with: its tool, or "tool:action", or one that "waits" for a yes."""
+    """Whether the last call is one that the intent goes on with: its tool, or "tool:action"; one that "waits" for a yes, or
+    none that does where the first word is "kept".
+    """
     name, wanted = s.last.name, intent.after.split()
-    if wanted == ["waits"]:
-        return "waits" in s.topic
+    if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.topic):
+        return wanted == ["waits"] and "waits" in s.topic
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted

@@ -73,6 +73,7 @@ _NAME_WORD = pattern(r"[^\W\d_]+")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
+_LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
 _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 
 
@@ -207,7 +208,8 @@ class IntentProvider:
         wishes = wishes or self._matcher.match_all(text, offered, topic, last)
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
-        if may_count and all(_gives_way(match, is_sum=is_sum) for _, match in wishes):
+        asking = self._matcher.words["questions"]
+        if may_count and all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes):
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
@@ -230,6 +232,7 @@ class IntentProvider:
         jobs = topic.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
+        is_bare |= self._matcher.is_all_of(said, "undo")
         if jobs and is_bare and len(jobs) == max(1, sum(call.name == "cron" for call in made)):
             intent = self._matcher.intents[str(undo)]
             removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
@@ -351,6 +354,8 @@ class IntentProvider:
         """The same for each of a list, where all are meant; else for the one that is named."""
         if match and "_like" in match.said:
             return [self._find_like(match, rows)]
+        if match and "_reach" in match.said:
+            return [self._choose_side(match, rows)]
         if not match or match.said.get("_called") != _ALL:
             return [self._find_called(match, rows, now, spoken)]
         told = self._matcher.tools[match.tool]["gives"]["job"]
@@ -359,6 +364,18 @@ class IntentProvider:
             return [match._replace(tool="", answer=self._wording.tell(match, rows), said={})]
         said = {key: value for key, value in match.said.items() if key != "_called"}
         return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
+
+    def _choose_side(self, match: IntentMatch, reading: str) -> IntentMatch:
+        """A rule for when a value gets to a limit: it is below it where the value is above it now."""
+        now = re.search(self._matcher.tools["sensor_read"]["row"], reading)
+        side = _LIMIT_ABOVE.search(str(match.arguments["when"]))
+        said = {name: value for name, value in match.said.items() if name != "_reach"}
+        if not now or not now["value"] or not side or float(now["value"]) <= float(side[1]):
+            return match._replace(said=said)
+        turned = {"when": str(match.arguments["when"]).replace(" above ", " below ")}
+        if "notify" in match.arguments:
+            turned["notify"] = self._wording.tell(match, turned["when"].replace(".", ": ", 1))
+        return match._replace(arguments=match.arguments | turned, said=said)
 
     def _find_called(
         self, match: IntentMatch | None, rows: str, now: datetime | None, spoken: Sequence[str]
@@ -444,6 +461,9 @@ class IntentProvider:
         for _, match in wishes:
             if not match or match.tool not in offered:
                 continue
+            if "_reach" in match.said and match.arguments.get("action") == "add":
+                sensor, dot, quantity = str(match.arguments["when"]).partition(" ")[0].partition(".")
+                return ToolCall("", "sensor_read", {"quantity": quantity, "sensor": sensor}) if dot else None
             if "_like" in match.said and len(wishes) == 1:
                 is_note = match.tool.startswith("memory")
                 query = {"query": " ".join(match.said["_like"]["words"])}
@@ -510,7 +530,8 @@ class IntentProvider:
                     before = calls[-1].arguments
                     planned = {name: before[name] for name in before if name in {"kind", "message"}}
                     last = ToolCall(last.id, last.name, planned | last.arguments)  # what was planned, and then moved
-        if last.name == "rule" and (waits := self._find_waiting(topic["_since"][0])):
+        is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
+        if is_new and (waits := self._find_waiting(topic["_since"][0])):
             topic["waits"] = [waits]
         if len(jobs) > 1:
             topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
@@ -652,6 +673,9 @@ class IntentProvider:
             number = JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
             if number and turn is turns[-1] and said in words["agrees"]:
                 return f"/yes {number[1]}"
+            is_open = number and turn is turns[-1] and is_waiting(int(number[1]))
+            if number and (is_open and matcher.is_all_of(text, "undo", "declines")):
+                return f"/no {number[1]}"
             if number and turn is turns[-1] and said in words["declines"]:
                 return f"/no {number[1]}"
             if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
@@ -661,6 +685,7 @@ class IntentProvider:
 
     def _withdraws(self, text: str, call: ToolCall, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether a text ends what a call would add, or change of what was shown before: "delete it again", "never mind"."""
+        text = self._matcher.drop_polite(text)
         if call.arguments.get("action") not in {"add", "change"}:
             return False
         name = f"{call.arguments.get('name')}: "
@@ -801,7 +826,8 @@ class IntentProvider:
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]
         results = [message.text for message in messages[asked:] if message.role == "tool"]
-        if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "memory_search" for call in calls):
+        looks = ("memory_search", "sensor_read")
+        if not asked or not calls or any(call.arguments != LOOK_UP and call.name not in looks for call in calls):
             return []
         wishes = self._understood(messages[:asked], offered)
         now = read_clock(messages)
@@ -859,6 +885,8 @@ class IntentProvider:
             wishes = self._understood(messages[:asked], called)
         matches = [match for _, match in wishes if match is not None]
         told, left = [], [*matches]
+        if [call.name for call, _ in calls] == ["sensor_read", "rule"] and len(matches) == 1:
+            del calls[0]  # the value was only looked up
         for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
@@ -917,9 +945,11 @@ def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
     return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]), "told": told[-1] if told else ""}
 
 
-def _gives_way(match: IntentMatch | None, *, is_sum: bool) -> bool:
+def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bool) -> bool:
     """Whether the answer to a sum or to a question about days counts before what a text was understood as."""
     is_talk = match is not None and not match.tool and match.route == "topic"  # "until midnight" is no good night
+    message = str(match.arguments.get("message", "")) if match else ""
+    is_talk |= message.lower().partition(" ")[0] in asking  # "tell me what the date is next friday" sets nothing
     return (
         match is None
         or is_talk

@@ -60,7 +60,8 @@ _PERCENT = pattern(
 _LEVEL = pattern(r"\d{1,2}|100", re.ASCII)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
-_MAX_TIME_WORDS = 14  # words
+_MAX_REPEAT_WORDS = 3  # before its last one
+_MAX_TIME_WORDS = 20  # words
 _MINUS = frozenset("-−")
 _DASHES = frozenset("-−–—")
 _SPAN_WORDS = frozenset({"to", "till", "until", "through", "or", *_DASHES})
@@ -546,6 +547,9 @@ class SlotReader:
         if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
             near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
         readings = [*self.times.once(near, slot.part)]
+        repeats = (s.longest(self._words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
+        if any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"
+            readings = [reading for reading in readings if "at_seconds" not in reading[0]]
         units = self._words["oclock"].keys() & self._words["units"].keys()
         was_clock = slot.part == "same" and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
         if (was_clock or slot.part == "morning") and not units.isdisjoint(near):
@@ -590,7 +594,7 @@ class SlotReader:
         for repeat, end in self._repeated(slot, s, i):
             if repeat.text and repeat.lasts:
                 yield {slot.name: repeat.text, "lasts": format_whole_length(repeat.lasts)}, end
-            elif repeat.text:
+            elif repeat.text and slot.part != "span":
                 yield repeat.text, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
@@ -604,7 +608,8 @@ class SlotReader:
     def _otherwise(self, s: Sentence, first: int, end: int) -> bool:
         """Whether a day is named beside a time: without its "on Friday", a reminder would come at the wrong one."""
         hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
-        return any(i < first or hit[1] > end for i, hit in hits if hit)
+        begin = first - (first > 0 and s.words[first - 1] in self._words["on"])  # "fan on" "monday to friday"
+        return any(i < begin or hit[1] <= first or hit[1] > end for i, hit in hits if hit)
 
     def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20", "from monday to friday"."""

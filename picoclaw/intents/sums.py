@@ -399,9 +399,10 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
         return ends.get(told, first - timedelta(days=1))
     if told[0] in "+-":
         return today + timedelta(days=int(told))
-    if told in WEEKDAYS:
-        return today + timedelta(days=(WEEKDAYS.index(told) - today.weekday()) % 7 or 7)
     is_past = "past" in said
+    if told in WEEKDAYS:
+        apart = WEEKDAYS.index(told) - today.weekday()
+        return today - timedelta(days=-apart % 7 or 7) if is_past else today + timedelta(days=apart % 7 or 7)
     years = [int(one) for one in told.split() if len(one) == 4 and one.isdecimal()]
     years = years or [today.year + 1] * ("next" in said) or [today.year] * ("this" in said)
     moved = _EASTER.fullmatch(told)
@@ -423,12 +424,19 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
 
 
 def _answer_clock(s: Sentence, book: SumBook, now: datetime) -> Sum | None:
-    """How long it is until a time of day, where a text asks nothing else: "how long till 7"."""
-    words, begin, i = book.words, 0, 0
+    """How long it is until a time of day, where a text asks nothing else, "how long till 7", or what time it is then: "what
+    time will it be in 3 hours".
+    """
+    words, begin, i, ahead = book.words, 0, 0, 0.0
     while i < len(s.words):
         hit = s.longest(words["dates"], i)
-        if hit and hit[0] == "long":
+        if hit and hit[0] in {"long", "clock"}:
             begin = i = hit[1]
+            ahead = ahead if hit[0] == "long" else -1.0
+        elif ahead and (
+            span := next((one for one in book.times.once(s.words[i:], "") if "at_seconds" in one[0]), None)
+        ):
+            ahead, i = span[0]["at_seconds"], i + span[1]
         elif begin and (until := s.longest(words["until"], i)) and until[1] < len(s.words):
             at = [] if s.longest(words["at"], until[1]) else next(iter(words["at"])).split()
             for value, count in book.times.once([*at, *s.words[until[1] :]], ""):
@@ -439,16 +447,17 @@ def _answer_clock(s: Sentence, book: SumBook, now: datetime) -> Sum | None:
             i = hit[1]
         else:
             return None
-    return None
+    return _tell_until(f"{now + timedelta(seconds=ahead):%Y-%m-%d %H:%M}", now, is_clock=True) if ahead > 0 else None
 
 
-def _tell_until(at: str, now: datetime) -> Sum | None:
+def _tell_until(at: str, now: datetime, *, is_clock: bool = False) -> Sum | None:
     try:
         end = parse_moment(at, now)
     except ValueError:
         return None
     told = f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
-    return Sum(f"{format_duration((end - now).total_seconds(), exact=True)} ({told})")
+    length = format_duration((end - now).total_seconds(), exact=True)
+    return Sum(f"{told} ({length})" if is_clock else f"{length} ({told})")
 
 
 def _read_days(

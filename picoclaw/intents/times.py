@@ -13,7 +13,7 @@ WordTables = Mapping[str, Mapping[str, Any]]
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
-_FUTURE_TABLES = "joins within at on numbers days months parts hours offsets every repeats".split()  # noqa: SIM905
+_FUTURE_TABLES = "joins within at on numbers days months parts hours offsets every repeats alternates".split()  # noqa: SIM905
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
@@ -22,10 +22,14 @@ _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets mon
 _OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _HOURS = frozenset({"fixed", "hour"})
+_MIN_BARE = 5  # "tomorrow 2 parcels" counts something
+_MAX_TIMES = 24  # a day, of what comes "every half hour between 10 and 4"
 _HOUR_SIGN = pattern(r"\d\d? hs?(?: |$)")
 _END = "(?:(?= )|$) ?"
 NO_HOUR = "09:00"
 """What a day is given that was said without an hour."""
+_EARLIEST, _FIRST_LATE = f"{EARLIEST_HOUR:02}:00", 30
+"""Before this hour, and from this minute of the day on, a plain time of day that comes again is after noon: "ten to one"."""
 OCLOCK = " o'clock"
 """Behind a time of day: the next time that a clock with twelve hours shows it."""
 
@@ -59,7 +63,7 @@ class RepeatTime(NamedTuple):
     @property
     def text(self) -> str:
         """How a rule is told; '' when it cannot be."""
-        if self.until or any(day[0].isdigit() for day in self.days):
+        if self.until or any(day[0].isdigit() for day in self.days) or len({time[3:] for time in self.times}) > 1:
             return ""
         if self.times:
             return f"every {' and '.join(self.days)} at {' and '.join(self.times)}" if self.days else ""
@@ -117,7 +121,7 @@ class TimeReader:
     @cached_property
     def _and(self) -> re.Pattern[str]:
         """What may stand between two times of day, besides a comma."""
-        return pattern(rf"(?:(?:and|or|then|also|plus|&|to|till|until|through|-|–|{self._any_of['splits']}) )*")
+        return pattern(rf"(?:(?:and|or|then|also|plus|again|&|to|till|until|through|-|–|{self._any_of['splits']}) )*")
 
     @cached_property
     def _span(self) -> re.Pattern[str]:
@@ -254,7 +258,8 @@ class TimeReader:
         joint = tail[begin + stop : until].strip() if until and not spans else ""
         if joint in self._words["splits"] or (joint in self._words["at"] and self._skip("at", tail, start)):
             return none  # "at 6 and 9" are two times, and "a las 6, a las 9"
-        last, more = self._bare_clock(tail[until:]) if until else ({}, 0)
+        behind = self._another.search(tail, until) if until and bare else None  # "from 5 to 9 pm monday to friday"
+        last, more = self._bare_clock(tail[until : behind.start() if behind else None]) if until else ({}, 0)
         if not last or self._length_word.match(tail, until + more):
             return none
         (early, _, one), (late_day, _, other) = (said["at"].rpartition(" ") for said in (first, last))
@@ -270,7 +275,7 @@ class TimeReader:
             other = (
                 max(other, _add_half_day(other)) if _add_half_day(other) > one else other
             )  # "from 10 to 2" ends at night
-        later = None if day or early else self._day.match(tail, until + more)
+        later = None if day or early or bare else self._day.match(tail, until + more)
         said = day or later
         if not (is_begun or later):
             return none
@@ -468,6 +473,10 @@ class TimeReader:
         return told if found["alone"] is None and found["named"] is None else _name_day_of_month(number), found.end()
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
+        other = self._skip("alternates", tail)
+        if other and (day := self._another.match(tail, other)):  # "every other friday"
+            repeat, end = self._spaced(14.0 * _DAY_S, tail, day.end(), part)
+            return repeat and repeat._replace(times=(f"{self._name_weekday(day)} {repeat.times[0]}",)), end
         named = self._repeats.match(tail)
         length = self._words["repeats"][named["days"]] if named else ""
         if named and length.isdecimal():  # "un jour sur deux"
@@ -486,12 +495,22 @@ class TimeReader:
             if last and seconds % 3600 == 0 and _DAY_S % seconds == 0:  # a cron expression can end on a day
                 hours = range(0, 24, int(seconds // 3600))
                 return RepeatTime(("day",), tuple(f"{hour:02}:00" for hour in hours), until=last), stop
-            return RepeatTime(seconds=seconds), end
+            return self._list_within(seconds, tail, end, part) or (RepeatTime(seconds=seconds), end)
         return self._spaced(seconds, tail, end, part) if seconds > _DAY_S else (None, 0)
+
+    def _list_within(self, seconds: float, tail: str, end: int, part: str) -> tuple[RepeatTime, int] | None:
+        """The times of "every hour between 10 and 4", on every day or on some; None for others, or too many."""
+        first, lasts, more = self._hours(tail[end:], part)
+        if not lasts or seconds % 60 or lasts / seconds >= _MAX_TIMES:
+            return None
+        begin, count = int(first[0][:2]) * 60 + int(first[0][3:]), int(lasts // seconds) + 1
+        minutes = [int(begin + n * seconds // 60) % 1440 for n in range(count)]
+        days, _, stop = self._days(tail, end + more)
+        return RepeatTime(days or ("day",), tuple(f"{at // 60:02}:{at % 60:02}" for at in minutes)), stop or end + more
 
     def _spaced(self, seconds: float, tail: str, end: int, part: str) -> tuple[RepeatTime | None, int]:
         """Days apart, each at one time of day."""
-        times, more = self._clocks(tail[end:], part)
+        times, more = self._clocks(tail[end:], part, again=True)
         return (RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more) if len(times) < 2 else (None, 0)
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
@@ -520,13 +539,15 @@ class TimeReader:
         near = tail.split()
         day, first, last, count = self.window(near, bare=True) if near else ("", "", "", 0)
         if count and not day:
-            half = self._words["parts"].get(part, ("",))[0]
-            if half and not self._get_half(" ".join(near[:count])):  # "every evening from half past five until nine"
+            said, half = " ".join(near[:count]), self._words["parts"].get(part, ("",))[0]
+            is_plain = "o'clock" in self._words["oclock"] and ":" not in said and max(first, last) < "13"
+            if (half or is_plain) and not self._get_half(said):  # "every evening from half past five until nine"
+                half = half or ("pm" if "01:00" <= first < _EARLIEST else "")  # "from 5 to 9", but not "from 8 to 10"
                 first = f"{_compute_hour(int(first[:2]), half):02}{first[2:]}"
                 ends = [last] if int(last[:2]) > 12 else [last, f"{int(last[:2]) % 12 + 12}{last[2:]}"]
                 last = min(ends, key=lambda end: count_seconds_between(first, end))
             return (first,), count_seconds_between(first, last), len(" ".join([*near[:count], ""]))
-        times, end = self._clocks(tail, part)
+        times, end = self._clocks(tail, part, again=True)
         return times, 0.0, end
 
     def _leave_out(self, days: tuple[str, ...], tail: str, start: int) -> tuple[tuple[str, ...], int]:
@@ -602,7 +623,7 @@ class TimeReader:
     def _name_weekday(self, found: re.Match[str]) -> str:
         return str(self._words["repeats"].get(found["day"]) or self._words["days"][found["day"]])
 
-    def _clocks(self, tail: str, part: str) -> tuple[tuple[str, ...], int]:
+    def _clocks(self, tail: str, part: str, *, again: bool = False) -> tuple[tuple[str, ...], int]:
         """Times of day: "at 7", "at 7 and at 19"; "monday and friday at 7" is at 7 on both."""
         times, days = list[str](), 0
         end = 0
@@ -612,7 +633,7 @@ class TimeReader:
                 break  # "every day at 6 for 2 hours"
             word = tail[start:].partition(" ")[0]
             joined = start > end or self._words["numbers"].get(word) != 1  # "um 20 Uhr ein" is no second time
-            value, more = self._clock(tail[start:], part, bare=bool(times) and joined)
+            value, more = self._clock(tail[start:], part, bare=bool(times) and joined, again=again)
             if not value:
                 break
             said = tail[start : start + more]
@@ -646,31 +667,39 @@ class TimeReader:
         number = parse_amount(span["n"], self._words["numbers"]) + halves / 2
         return float(number * self._words["units"][span["unit"]])
 
-    def _clock(self, tail: str, part: str, *, bare: bool = False, once: bool = False) -> tuple[dict[str, Any], int]:
-        """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"."""
+    def _clock(
+        self, tail: str, part: str, *, bare: bool = False, once: bool = False, again: bool = False
+    ) -> tuple[dict[str, Any], int]:
+        """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"; `once` and `again`: see _resolve."""
         found: dict[str, str] = {}
         end = 0
         while piece := self._moment.match(tail, end):
             new = {name: text for name, text in piece.groupdict().items() if text is not None}
             alone = "hour" in new and not new.keys() & {"at", "past", "minute", "oclock", "quarter"}
-            if alone and not bare and "day" in found and self._ends_there(tail[piece.end() :]):
+            if alone and not bare and self._ends_there(found, new["hour"], tail[piece.end() :], again=again):
                 alone = False  # "thursday 10"
-            again = (found.keys() & new.keys()) - {"at", "oclock", "minutes"}
-            if (alone and not bare) or again or (_HOURS & found.keys() and _HOURS & new.keys()):
+            twice = (found.keys() & new.keys()) - {"at", "oclock", "minutes"}
+            if (alone and not bare) or twice or (_HOURS & found.keys() and _HOURS & new.keys()):
                 break  # "noon to 2"
             found, end = found | new, piece.end()
         unit = tail[end:].partition(" ")[0]
         if unit in self._words["measures"] and (len(unit) > 1 or not unit.isalpha()) and found.keys() <= {"at", "hour"}:
             return {}, 0  # "warn me at 2 degrees"
-        when = self._resolve(found, part, once=once) if end else ""
+        when = self._resolve(found, part, once=once, again=again) if end else ""
         return ({"at": when} if when else {}), end
 
-    def _ends_there(self, tail: str) -> bool:
-        """Whether nothing follows, or what is to be done then."""
-        return not tail or tail.partition(" ")[0] in self._words["to"]
+    def _ends_there(self, found: Mapping[str, str], hour: str, tail: str, *, again: bool) -> bool:
+        """Whether a number behind a day is its hour: nothing follows, or what is to be done then, "sunday 9 feed the cat"."""
+        word = tail.partition(" ")[0]
+        if "day" not in found:
+            return again and (not tail or word in self._words["to"])  # "weekdays 9"
+        counts = word in self._words["measures"] or word in self._words["packs"] or not word.isalpha()
+        return not tail or word in self._words["to"] or (hour.isdigit() and int(hour) >= _MIN_BARE and not counts)
 
-    def _resolve(self, found: dict[str, str], part: str, *, once: bool = False) -> str:
-        """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes."""
+    def _resolve(self, found: dict[str, str], part: str, *, once: bool = False, again: bool = False) -> str:
+        """The time as a job is told it; one of `once` that may be in either half of the day is the next that comes, and
+        one that comes `again` is in the afternoon rather than in the night: "ten to three", "halb vier".
+        """
         half, clock = self._words["parts"].get(found.get("part", part), ("", NO_HOUR))
         hour = self._words["hours"].get(found.get("fixed", ""))
         either = False
@@ -694,6 +723,10 @@ class TimeReader:
             minutes += self._words["quarters"].get(found.get("quarter", "").strip(), 0)
             if minutes > 24 * 60:
                 return ""
+            is_turned = not found.keys().isdisjoint({"past", "quarter"}) or "o'clock" in self._words["oclock"]
+            is_plain = again and is_turned and not half and "hour" in found and "minute" not in found
+            if is_plain and hour and _FIRST_LATE <= minutes < EARLIEST_HOUR * 60:
+                minutes += 12 * 60
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):

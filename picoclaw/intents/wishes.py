@@ -67,7 +67,7 @@ class WishMatcher(IntentMatcher):
         hours = (
             words for i, words in enumerate(near) if not i or s.words[i - 1] not in self.words["on"]
         )  # "am 24.12."
-        if not end or any(map(self.times.names_a_time, hours)):
+        if not end or any(map(self.times.names_a_time, hours)) or " ".join(s.words[end:])[:1].isdigit():
             return ""
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
@@ -108,6 +108,11 @@ class WishMatcher(IntentMatcher):
         text = self._put_days_first(text, offered) if "," in text else text
         text = self._drop_reason(text, offered, topic, last) if "," in text else text
         parts = self._match_all(text, offered, topic, last)
+        if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
+            parts = self._match_all(joined, offered, topic, last)
+        if not any(match for _, match in parts) or any(match and match.missing for _, match in parts):
+            turned = self._put_days_first(text, offered) if "," not in text else text
+            parts = self._match_all(turned, offered, topic, last) if turned != text else parts
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
             is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0
@@ -124,6 +129,31 @@ class WishMatcher(IntentMatcher):
         told = self._put_after(whole, self._share_day(told), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+
+    def _join_ends(self, text: str, offered: Collection[Any] | None) -> str:
+        """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
+        s = self._read(text)
+        ends = [self._book.values(name) for name in ("off_word", "off_verb")]
+        between = [
+            self.words["splits"],
+            self.words["it"],
+            *(self._book.values(one) for one in ("switch", "again_word")),
+        ]
+        near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))] if any(map(s.holds, ends)) else []
+        for i in range(1, len(near)):
+            begin = end = i + self.times.count_clock(near[i])
+            is_off = False
+            while begin > i and (then := max(self._after(s, table, end) for table in (*ends, *between))):
+                is_off |= any(self._after(s, table, end) == then for table in ends)
+                end = then
+            if is_off and end < len(near) and self.times.count_clock(near[end]):
+                at = next((n for n in range(i, begin) if self._after(s, self.words["at"], n)), i)  # "on at 6"
+                start, stop = (self._after(s, self.words["at"], n) or n for n in (at, end))
+                first, last = (next(iter(self.words[name])) for name in ("span_begins", "span_ends"))
+                joined = f"{s.text(0, at)} {first} {s.text(start, begin)} {last} {s.text(stop, len(s.words))}"
+                match = self.match(joined, offered)
+                return joined if match and match.tool == "rule" and "when" in match.arguments else ""
+        return ""
 
     def _part_start(self, text: str, offered: Collection[Any] | None) -> list[tuple[str, IntentMatch | None]]:
         """The words of the first day and what comes again without them, of "from tomorrow on ... every day at 6"; else nothing."""
@@ -189,8 +219,11 @@ class WishMatcher(IntentMatcher):
 
     def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
-        head, _, tail = text.rpartition(",")
-        s, first, days = Sentence(tail, self.words), Sentence(head, self.words), self._book.slot("only_days")
+        head, comma, tail = text.rpartition(",")
+        days = self._book.slot("only_days")
+        if not comma and (cut := self._find_last_days(whole := self._read(text))):
+            head, tail = whole.text(0, cut), f"{next(iter(self.words['narrows']))} {whole.text(cut, len(whole.words))}"
+        s, first = Sentence(tail, self.words), Sentence(head, self.words)
         begin = next((i for i, word in enumerate(s.words) if word not in self.words["narrows"]), 0)
         reads = (end == len(s.words) for i in (begin, begin + 1) for _, end in self._reader.read(days, s, i))
         near = (i for i in range(len(first.words)) if self.times.count_part(first.words[i : i + MAX_SHORT_WORDS]))
@@ -201,6 +234,11 @@ class WishMatcher(IntentMatcher):
         match = self.match(turned, offered)
         repeats = match is not None and (match.tool == "rule" or "cron_expr" in match.arguments)
         return turned if repeats and is_complete(match) else text
+
+    def _find_last_days(self, s: Sentence) -> int:
+        """Where the days begin that a sentence ends with: "at 7 and at 19 for 3 minutes every day"; 0 for none."""
+        days, last = self._book.slot("only_days"), range(max(1, len(s.words) - MAX_SHORT_WORDS), len(s.words))
+        return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
     def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
         """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
