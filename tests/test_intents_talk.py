@@ -487,6 +487,27 @@ def test_what_no_reminder_is_called_may_be_a_rule():
     assert heard == [[*lists, ("rule", {"action": "pause", "name": "1", "when": "tomorrow"})], lists]
 
 
+@each_row(
+    ("said", "confirmed", "asked"),
+    [
+        (
+            "turn the fan on when it is above 28 degrees",
+            {"rule"},
+            ["temperature above 28", "greenhouse.temperature above 28"],
+        ),
+        (
+            "turn the fan on when it is above 28 degrees",
+            set(),
+            ["temperature above 28"],
+        ),  # it would be kept without a yes
+        ("tell me when the temperature is above 28", {"rule"}, ["temperature above 28"]),
+    ],
+)
+def test_a_rule_that_switches_is_shown_for_the_sensor_inside(said, confirmed, asked):
+    provider = IntentProvider([SHIPPED], confirmed=lambda: confirmed)
+    assert [call["when"] for _, call in talk(said, provider=provider)[0]] == asked
+
+
 def tell(said, name, result, **how):
     """What is said with the result of the call that a sentence leads to, on a Monday morning."""
     asked = Message("user", f"<moment>Monday 2026-11-23 09:00 UTC (UTC+0000)</moment>\n{said}")

@@ -78,7 +78,7 @@ _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 
 
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
-_NO_RULE = "error: there is no rule "
+_NO_RULE, _WHICH_SENSOR = "error: there is no rule ", "error: which sensor? "
 _NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
 
 
@@ -757,7 +757,8 @@ class IntentProvider:
         offered |= self.unlisted if offered else set()
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
         again = _ask_elsewhere(request.messages, offered) if last.role == "tool" else None
-        if again := again or (self._ask_usual(request.messages) if last.role == "tool" else None):
+        retries = (self._ask_usual, self._ask_inside) if last.role == "tool" else ()
+        if again := again or next(filter(None, (retry(request.messages) for retry in retries)), None):
             yield ToolCall(f"intent-{len(request.messages)}", *again)
             yield End("tool_calls", Usage())
             return
@@ -820,6 +821,16 @@ class IntentProvider:
         rest = {key: value for key, value in given.items() if key != "quantity"}
         usual = self._matcher.words["usual"].get(sensor, "")
         return name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
+
+    def _ask_inside(self, messages: Sequence[Message]) -> tuple[str, dict[str, Any]] | None:
+        """A rule that switches something by the sensor inside, where several may be meant and it is shown before it is kept."""
+        turn = split_turns(messages)[-1:]
+        calls = list_calls(turn[0]) if turn else []
+        if len(calls) != 1 or not calls[0][1].startswith(_WHICH_SENSOR) or "rule" not in self._confirmed():
+            return None
+        given, listed = calls[0][0].arguments, calls[0][1].partition(";")[0].replace(",", "").split()
+        inside = next((one for one in self._matchers["en"].words["names"]["inside"].split() if one in listed), "")
+        return ("rule", given | {"when": f"{inside}.{given['when']}"}) if inside and given.get("output") else None
 
     def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[tuple[str, IntentMatch | None]]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
@@ -990,8 +1001,9 @@ def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, 
     names = [call.name for call, _ in calls]
     if len(calls) == 2 and names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
         return calls[1:]  # the note was only looked up
-    if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
-        return calls if calls[1][1].startswith("error: ") else calls[1:]
+    if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR)):
+        failed = calls[1][1].startswith("error: ") and WAITING_FOR_APPROVAL not in calls[1][1]
+        return calls if failed else calls[1:]
     if names != ["sensor_read", "fleet_read"]:
         return calls
     (asked, own), (_, other) = calls

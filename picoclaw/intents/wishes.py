@@ -208,7 +208,8 @@ class WishMatcher(IntentMatcher):
             given = match.arguments if match and tool in {"output", "sensor_read"} else {}
             order = {name: given[name] for name in _PLANNED if name in given}
             is_planned = tool == "sensor_read" or given.get("action") in ENDS | {"set"}
-            starts = is_planned and before.get("seconds", 0) > passed and ends
+            is_same = given.get("action") == "set" and given.get("name") == before.get("name")  # "then 10 instead"
+            starts = is_planned and not is_same and before.get("seconds", 0) > passed and ends
             call: dict[str, Any] = {"action": "add", "kind": "tool"}
             if match and starts:
                 call |= {"at_seconds": int(before["seconds"] - passed), "message": f"{match.tool} {json.dumps(order)}"}
