@@ -47,7 +47,7 @@ from picoclaw.intents.sentence import (
     fold_name,
 )
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
-from picoclaw.intents.times import NO_HOUR
+from picoclaw.intents.times import NO_HOUR, OCLOCK
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
+_CLOCK = pattern(rf"\d\d:\d\d(?:{OCLOCK})?")
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
 WHICH, HOLE = "which", "999"
@@ -1009,7 +1010,10 @@ class IntentMatcher:
             begin = Sentence(message, self.words).words[:MAX_SHORT_WORDS] if is_complete(match) else []
             day = self.times.count_part(begin) if begin else 0
             is_empty |= is_complete(match) and 0 < day == len(Sentence(message.partition(":")[0], self.words).words)
-            is_empty |= 0 < day < len(begin) and begin[day] in self.words["to"]  # "remind me tomorrow to ... at 8"
+            is_clock = _CLOCK.fullmatch(str(match.arguments.get("at", ""))) is not None
+            is_empty |= 0 < day < len(begin) and (
+                is_clock or begin[day] in self.words["to"]
+            )  # "remind me tomorrow of it at 8"
             is_empty |= (
                 is_complete(match) and match.tool == "cron" and match.arguments.get("action") == "add" and not message
             )

@@ -72,7 +72,9 @@ class WishMatcher(IntentMatcher):
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
-    def _match_joined(self, text: str, offered: Collection[Any] | None) -> IntentMatch | None:
+    def _match_joined(
+        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
+    ) -> IntentMatch | None:
         """What comes on days that stand apart from their hour: "on weekdays put the heater on at half five"."""
         s = self._read(text)
         when = self._join_time(self._book.slot("often"), s, range(len(s.words))) if not s.asks else []
@@ -83,7 +85,7 @@ class WishMatcher(IntentMatcher):
         ends = [i for i in range(len(s.words)) if i not in when and (i + 1 in when or i + 1 == len(s.words))]
         begins = [i for i in range(len(s.words)) if i not in when and (i - 1 in when or i == 0)]
         rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
-        match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered)
+        match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered, topic, last)
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
         day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
         is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
@@ -115,8 +117,8 @@ class WishMatcher(IntentMatcher):
             parts = self._match_all(turned, offered, topic, last) if turned != text else parts
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
-            is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0
-            again = None if is_sure else self._match_joined(text, offered)
+            is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0 and not self._ends_in_hour(parts[0][1])
+            again = None if is_sure else self._match_joined(text, offered, topic, last)
             found = parts[0][1]
             is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
             if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
@@ -154,6 +156,13 @@ class WishMatcher(IntentMatcher):
                 match = self.match(joined, offered)
                 return joined if match and match.tool == "rule" and "when" in match.arguments else ""
         return ""
+
+    def _ends_in_hour(self, match: IntentMatch) -> bool:
+        """Whether what a reminder says ends with a time of day, which may be that of its days: "each evening the dog at 21:00"."""
+        words = (
+            Sentence(str(match.arguments.get("message", "")), self.words).words if match.intent == "cron_add" else []
+        )
+        return any(self.times.count_clock(words[i:]) == len(words) - i for i in range(1, len(words)))
 
     def _part_start(self, text: str, offered: Collection[Any] | None) -> list[tuple[str, IntentMatch | None]]:
         """The words of the first day and what comes again without them, of "from tomorrow on ... every day at 6"; else nothing."""
