@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from picoclaw.intents.times import OCLOCK, count_seconds_between, format_whole_length
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, format_whole_length
 from picoclaw.text import pattern
 from picoclaw.times import EARLIEST_HOUR, WEEKDAYS, parse_duration
 
@@ -40,6 +40,8 @@ def keep_half_day(
 def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
     """The same at the time of day before, where only a part of the day was said and that is in it: "every evening" of 18:30."""
     fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), _find_clock(last, result)
+    if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
+        return {**when, "at": f"{before // 60:02}:{before % 60:02}"}
     if not fixed or before is None or _count_apart(int(fixed[2]) * 60 + int(fixed[1]), before) > _NEAR_MINUTES:
         return dict(when)
     return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}

@@ -209,6 +209,8 @@ class TimeReader:
         if not self._may_begin(near):
             return
         tail = " ".join(near)
+        if self._yearly.match(tail):
+            return  # "on 3 may every year"
         for value, end in (self._duration(tail, part), self._clock(tail, part, bare=part == "same", once=True)):
             if value:
                 yield value, _parse_count(tail, end)
