@@ -39,7 +39,7 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
 
 
-def make_provider(home, loaded=None, declared=MappingProxyType(NAMES)):
+def make_provider(home, loaded=None, declared=MappingProxyType(NAMES), waiting=dict):
     def load(language="en") -> Grammar:
         if loaded is not None:
             loaded.append(language)
@@ -48,7 +48,7 @@ def make_provider(home, loaded=None, declared=MappingProxyType(NAMES)):
         return load_grammar(files, cache, read_intent_tables, translated=language != "en")
 
     marks = {language: read_marks(FOLDER / f"{language}.toml") for language in list_languages()}
-    return IntentProvider(load(), languages=marks, load=load, declared=lambda: declared)
+    return IntentProvider(load(), languages=marks, load=load, declared=lambda: declared, waiting=waiting)
 
 
 @pytest.fixture(scope="module")
@@ -711,6 +711,39 @@ def test_what_a_stranger_said_is_understood(strangers, language, lines):
             heard = answer(strangers, *said[:number])
             found = [list(call) for call in heard] if isinstance(heard, list) else ""
             assert found == wanted, text
+
+
+PLANNED = '2: 18:00 (in 1 h) tool: output {"action": "set", "name": "pump", "level": "on"}\n3: 19:00 (in 2 h) call Ana'
+
+
+@each_row(
+    ("text", "jobs", "rules", "waiting", "told"),
+    [
+        ("¿cuándo será el próximo riego?", "no reminders", "no rules", {}, "Para pump no hay nada previsto."),
+        ("¿cuándo riega?", PLANNED, "no rules", {}, "2: 18:00 (en 1 h) pump encendido"),
+        (
+            "cuándo toca regar",
+            "no reminders",
+            "1. fan: every day at 08:00: switch fan on\n2. pump: every day at 09:00",
+            {},
+            "2. pump: cada día a las 09:00",
+        ),
+        (
+            "y la lámpara cuándo se enciende",
+            PLANNED,
+            "no rules",
+            {4: "pump: every day at 08:00", 5: "lamp: every day at 09:00"},
+            "5 espera tu sí y aún no vale: lamp: cada día a las 09:00",
+        ),
+    ],
+)
+def test_what_comes_next_of_one_output_is_told(home, text, jobs, rules, waiting, told):
+    provider = make_provider(home, declared=STRANGERS_BOARD, waiting=waiting.copy)
+    calls = tuple(ToolCall(name, name, {"action": "list"}) for name in ("cron", "rule"))
+    asked = [Message("user", f"{MOMENT}{text}"), Message("assistant", "", calls)]
+    asked += [Message("tool", result, call_id=name) for name, result in (("cron", jobs), ("rule", rules))]
+    events = provider.events(Request("", tuple(asked), tuple({"name": name} for name in sorted(TOOLS)), 100, 0.0))
+    assert "".join(event.text for event in events if isinstance(event, Text)) == told
 
 
 def test_an_answer_about_an_approval_is_in_the_language_of_the_conversation(home):

@@ -110,6 +110,12 @@ def keep_days(rows: str, when: str, today: date) -> str:
     return "\n".join(kept) or "no reminders"
 
 
+def keep_named(rows: str, name: str) -> str:
+    """The rows of a list that name an output; '' for none."""
+    named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    return "\n".join(row for row in rows.splitlines() if named.search(row))
+
+
 def find_likest(words: Sequence[str], rows: Sequence[str]) -> list[int]:
     """Which rows of a list have most of some words, an ending more or less: a word counts less that many rows have."""
     tokens = [split_words(row) for row in rows]

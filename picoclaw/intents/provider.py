@@ -22,6 +22,7 @@ from picoclaw.intents.conversation import (
     is_alike,
     is_recent,
     keep_days,
+    keep_named,
     list_calls,
 )
 from picoclaw.intents.grammar import (
@@ -587,8 +588,11 @@ class IntentProvider:
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
-        if (waits := _WAITS.search(reply)) and self._is_nod(text):
-            return [(text, IntentMatch("yes", "", {"number": waits[1]}, self._matcher.say["typed"], 1.0, "unclear"))]
+        told = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
+        listed = re.compile(rf"{_WAITS.pattern}|^(\d+){told}", re.MULTILINE).search(reply)
+        if listed and self._is_nod(text):
+            number = listed[1] or listed[2]
+            return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
             topic, last = self._topic(turns[:-1])
             named = text.strip(" .!\n").lower()
@@ -898,22 +902,22 @@ class IntentProvider:
         told, left = [], [*matches]
         if [call.name for call, _ in calls] == ["sensor_read", "rule"] and len(matches) == 1:
             del calls[0]  # the value was only looked up
+        asked_of = next((one.said.get("_name", "") for one in matches if one.intent == "rule_list"), "")
         for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
             left = [one for one in left if one is not match]
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
-            told.append(
-                self._wording.tell_result(
-                    match, keep_days(result, match.said["_day"], now.date()) if match and now else result
-                )
-            )
+            rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
+            told.append(self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
         is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
         if is_missed or any(one.intent == "rule_list" for one in matches):
-            told += self._tell_waiting(matches[-1] if matches else None)
+            told += self._tell_waiting(matches[-1] if matches else None, asked_of)
+        if asked_of and not any(told):
+            told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
         if undone := [text for text, match in wishes if match is None]:
             told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
         return "\n".join(filter(None, told))
@@ -925,9 +929,10 @@ class IntentProvider:
             return make_match(other, call.arguments, match.score, match.route)
         return match if match.tool == call.name else None
 
-    def _tell_waiting(self, match: IntentMatch | None) -> list[str]:
-        """The rules that wait for a yes, each in a line."""
-        shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in self._list_waiting().items())
+    def _tell_waiting(self, match: IntentMatch | None, name: str = "") -> list[str]:
+        """The rules that wait for a yes, each in a line; those of one output where it is named."""
+        waiting = {n: means for n, means in self._list_waiting().items() if not name or keep_named(means, name)}
+        shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in waiting.items())
         return [fill_fields(self._matcher.say["waits"], one) for one in shown]
 
 
