@@ -403,6 +403,12 @@ class IntentProvider:
         if match.tool == "rule" and name != ANY_ONE:  # whose rows are not in the owner's words
             like = self._matcher.list_like(name) or name.split()
             fits = [rows_of_one[n] for n in find_likest(like, rows_of_one)]
+            waiting = self._list_waiting() if not fits and match.arguments.get("action") in {"pause", "resume"} else {}
+            meant = [[*waiting.items()][n] for n in find_likest(like, [*waiting.values()])]
+            if len(meant) == 1:
+                fields = {"waits": meant[0][0], "rule": meant[0][1].partition(":")[0]}
+                answer = fill_fields(self._matcher.intents["rule_waits"].answer, fields)
+                return match._replace(tool="", answer=answer, said={})
         if len(fits) == 1 and (found := re.match(told, fits[0])):
             said = {key: value for key, value in match.said.items() if key != "_called"}
             one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
@@ -588,10 +594,9 @@ class IntentProvider:
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
             return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
-        told = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
-        listed = re.compile(rf"{_WAITS.pattern}|^(\d+){told}", re.MULTILINE).search(reply)
-        if listed and self._is_nod(text):
-            number = listed[1] or listed[2]
+        mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
+        if (waits := re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)) and self._is_nod(text):
+            number = waits[1] or waits[2]
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
             topic, last = self._topic(turns[:-1])

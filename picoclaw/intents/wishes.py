@@ -109,6 +109,7 @@ class WishMatcher(IntentMatcher):
         text = self._name_both(text)
         text = self._put_days_first(text, offered) if "," in text else text
         text = self._drop_reason(text, offered, topic, last) if "," in text else text
+        text = self._drop_cause(text, offered, topic, last)
         parts = self._match_all(text, offered, topic, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
             parts = self._match_all(joined, offered, topic, last)
@@ -262,6 +263,35 @@ class WishMatcher(IntentMatcher):
             intent = self.intents[match.intent]
             if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
                 return text[: comma.start()] + "?" * (text[-1:] == "?")
+        return text
+
+    def _drop_cause(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
+        """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week".
+
+        A day that only the statement names may be that of the order, unless this says how long it pauses something.
+        """
+        s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
+        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
+            so = self._after(s, because, i)
+            begin = so or i * s.after_comma(i)
+            head, rest = s.text(0, i), s.text(begin, len(s.words))
+            told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
+            told = told and (
+                self._after(s, self.words["questions"], 0) > 0 or not self._is_plain_order(head)
+            )  # "está ..."
+            match = self.match(rest, offered, topic, last) if begin and told else None
+            tools = {"cron", "rule", "output"} if so else {"cron", "rule"}
+            if not is_whole(match) or match.score < 1.0 or match.tool not in tools or not self.moves(match):
+                continue
+            if not so and self.intents[match.intent].after and self._after(s, self.words["negations"], begin):
+                continue  # "sorry, it is on monday, not tomorrow"
+            spans = ((n, m) for n in range(len(s.words)) for m in range(n + 1, n + MAX_BARE_WORDS + 1))
+            days = [n for n, m in spans if self.times.names_a_day(s.words[n:m])]
+            pauses = match.arguments.get("action") in {"pause", "skip"} and bool(
+                match.arguments.keys() & {"at", "when"}
+            )
+            if pauses or not days or max(days) >= begin:
+                return rest
         return text
 
     def _is_name(self, text: str) -> bool:
