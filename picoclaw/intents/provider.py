@@ -992,7 +992,8 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     minutes = (int(end[1]) - int(now[1])) * 60 + int(end[2]) - int(now[2])
     if not (minutes := minutes % (720 if end[3] else 1440)):
         return match  # "until noon", at noon: a whole day is hardly meant
-    return match._replace(arguments=match.arguments | {"seconds": minutes * 60}, missing="")
+    name = "at_seconds" if match.tool == "cron" else "seconds"
+    return match._replace(arguments=match.arguments | {name: minutes * 60}, missing="")
 
 
 def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:

@@ -12,6 +12,7 @@ from typing import Any
 from picoclaw.intents.changes import keep_day
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
+    NEEDS_CLOCK,
     WHOLE_ROUTES,
     IntentMatch,
     fill_fields,
@@ -205,9 +206,10 @@ class WishMatcher(IntentMatcher):
         self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
     ) -> list[tuple[str, IntentMatch | None]]:
         """The same, where "then" plans what is switched, or told, for the end of the time that another one was switched on for
-        just before.
+        just before; that it is switched off itself then is left out.
         """
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
+        until: Any = ""
         then = self._book.values("then_word")
         for said, match in told:
             head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
@@ -219,12 +221,20 @@ class WishMatcher(IntentMatcher):
             order = {name: given[name] for name in _PLANNED if name in given}
             is_planned = tool == "sensor_read" or given.get("action") in ENDS | {"set"}
             is_same = given.get("action") == "set" and given.get("name") == before.get("name")  # "then 10 instead"
-            starts = is_planned and not is_same and before.get("seconds", 0) > passed and ends
-            call: dict[str, Any] = {"action": "add", "kind": "tool"}
+            starts = is_planned and not is_same and (until or before.get("seconds", 0) > passed) and ends
+            if starts and put and given.get("action") == "off" and given.get("name") == before.get("name"):
+                continue
+            later = match
             if match and starts:
-                call |= {"at_seconds": int(before["seconds"] - passed), "message": f"{match.tool} {json.dumps(order)}"}
-            later = match._replace(intent="output_later", tool="cron", arguments=call) if match and starts else match
+                call: dict[str, Any] = {"action": "add", "kind": "tool"}
+                call["message"] = f"{match.tool} {json.dumps(order)}"
+                call |= {} if until else {"at_seconds": int(before["seconds"] - passed)}
+                waits: dict[str, Any] = (
+                    {"said": match.said | {"_until": until}, "missing": NEEDS_CLOCK} if until else {}
+                )
+                later = match._replace(intent="output_later", tool="cron", arguments=call, **waits)
             put.append((said, later))
+            until = match.said.get("_until", "") if match and not starts and match.missing == NEEDS_CLOCK else ""
             before, passed = given, 0.0
         return put
 
