@@ -201,7 +201,6 @@ def test_what_was_spoken_of_is_meant(lines, expected):
         "no, at 8:15",
         "yes",
         "cancel it",
-        "greenhouse",
     ],
 )
 def test_after_a_quarter_of_an_hour_it_has_to_be_named(said):

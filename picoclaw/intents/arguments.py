@@ -582,7 +582,11 @@ def _find_listed(draft: Draft) -> None:
     said = Sentence(str(draft.found["_item"]), words)
     place, pronoun = said.longest(words["ordinals"], 0), said.longest(words["it"], 0)
     hit = place or pronoun
-    if not draft.intent.acts or not hit or hit[1] < len(said.words):
+    if not hit or hit[1] < len(said.words):
+        return
+    if not draft.intent.acts:  # "put it on the list"
+        note = s.read_last("old_note").rpartition(" list: ")[2] if pronoun else ""
+        draft.found["_item"] = note or []
         return
     items = [one["item"] for one in re.finditer(draft.book.tools["memory_search"]["row"], draft.result)]
     told = str(s.last.arguments.get("text", "")).partition(": ")[2]

@@ -556,7 +556,8 @@ class IntentProvider:
         if [*map(len, spoken)] == [1, 1] and spoken[0] != spoken[1]:
             topic["_both"] = [*spoken[0], *spoken[1]]
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
-        topic["_result"] = [result for turn in turns[-1:] for _, result in list_calls(turn)][-1:] or [""]
+        told = next(filter(None, map(list_calls, turns[:-4:-1])), [("", "")])
+        topic["_result"] = [told[-1][1]]
         topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
         return topic, last
 
@@ -623,7 +624,8 @@ class IntentProvider:
             return []
         own = self._matcher.match(text, offered)
         if is_whole(own):
-            is_name = not self._matcher.moves(own) and len(text.split()) <= _MAX_NAME_WORDS
+            intent = self._matcher.intents[own.intent]
+            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAX_NAME_WORDS
             if not is_name:
                 return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]

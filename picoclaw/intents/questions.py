@@ -25,6 +25,7 @@ _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
 _LAST = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
 _IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
+_NOON_OF_NIGHT = pattern(r"night .*\b(?:0[7-9]|1[0-7]):")
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
 _WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
 _CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
@@ -528,7 +529,8 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
         return [clock if day == "this" else f"{day} {clock}"]
     found = _CLOCKED.fullmatch(before)
     if days == times and len(days) == 1 and found:
-        return [_put_at_night(f"{days[0]} {found[2]}")]
+        when = _put_at_night(f"{days[0]} {found[2]}")
+        return times if _NOON_OF_NIGHT.search(when) else [when]
     return times
 
 

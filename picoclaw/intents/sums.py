@@ -93,7 +93,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     formed = (_share_out(tokens, paid) or _answer_form(tokens, words) or _add_prices(tokens)) if asks else None
     found = formed or _convert(tokens, words, last, is_whole=is_whole or is_sum)
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
-    if plain[:1] == [("op", "&")] and plain[1:2] and plain[1][1] in _SIGNS:
+    if plain[:1] == [("op", "&")] and before:
         del plain[0]  # "and divided by 8?"
     if not found and is_whole:
         found = _calculate([("op", "+") if token == ("op", "&") else token for token in plain], last, words)
@@ -287,12 +287,15 @@ def _calculate(tokens: Sequence[Token], last: Sum | None, words: Mapping[str, Ma
         return None
     if tokens[0][0] == "op" and tokens[0][1] in _SIGNS and last and last.value is not None:
         tokens = [("number", last.value), *tokens]
+    if tokens[-1] == ("op", "of") and last and last.value is not None:  # "half of that"
+        tokens = [*tokens, ("number", last.value)]
     shape = "".join({"number": "n", "percent": "%", "op": "o"}.get(kind, "?") for kind, _ in tokens)
     values = [value for _, value in tokens]
-    if shape == "non" and values[1] == "of":
+    if shape in {"non", "%on"} and values[1] == "of":
         meanings = _name_meaning(words)
-        share = meanings.get(f"share {values[0]!r}")
-        return _tell(f"{share} {meanings['of']} {values[2]:g}", values[0] * values[2]) if share else None
+        share = meanings.get(f"share {values[0]!r}") if shape == "non" else f"{values[0]:g} %"
+        value = values[0] * values[2] / (1 if shape == "non" else 100)
+        return _tell(f"{share} {meanings['of']} {values[2]:g}", value) if share else None
     if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in _SIGNS for op in values[1::2]):
         return None
     expression = shown = f"{values[0]:.12g}"
@@ -514,7 +517,7 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     s, say, today = Sentence(text, book.words), book.say, now.date()
     days, weekdays, said = _read_days(s, book.words, book.times, now)
     trusts = book.find_topic(text) == "calendar"
-    is_question = s.asks or s.words[0] in book.words["questions"]
+    is_question = s.asks or not book.words["questions"].keys().isdisjoint(s.words[:1])
     asks = (
         said & {"count", "weeks", "what", "number", "weekend", "weekday"}
         or ("long" in said and (days or last))
