@@ -1055,6 +1055,7 @@ def orders(language):
         "called_rule": "frost",
         "named_list": "baumarkt",
         "part_only": when,
+        "this_rule": {"de": "die regel", "es": "la regla", "fr": "la règle"}[language],
         "former_value": value,
     }
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}

@@ -544,8 +544,11 @@ class IntentProvider:
             topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
-        if turns and not list_calls(turns[-1]) and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
-            topic["name"] = named  # "my neighbour says I should run the pump" - "when did it last run?"
+        is_shown = turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1]))
+        if is_shown and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
+            topic["name"] = (
+                named  # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
+            )
         switched = (
             call for turn in turns[-3:] for call, _ in list_calls(turn) if call.arguments.get("action") in _SETS
         )

@@ -130,7 +130,7 @@ class WishMatcher(IntentMatcher):
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
-        told = self._put_after(whole, self._share_day(told), last, sum(topic.get("_passed", ())))
+        told = self._put_after(whole, _share_length(self._share_day(told)), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
 
@@ -771,6 +771,22 @@ class WishMatcher(IntentMatcher):
             if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments:
                 return match
         return None
+
+
+def _share_length(told: list[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
+    """The same, where one of the rules that switch an output on says how long, and the others do not: "for 2 minutes at 6 on
+    weekdays and at 19 on sundays".
+    """
+    rules = [match for _, match in told if match and match.tool == "rule" and match.arguments.get("output")]
+    options = [dict(match.arguments.get("options") or {}) for match in rules]
+    lengths = {one["lasts"] for one in options if "lasts" in one}
+    is_one = len({match.arguments["output"] for match in rules}) == 1 and len(rules) == len(told)
+    is_on = all(one.get("level") != "off" for one in options) and all(one.arguments["action"] == "add" for one in rules)
+    if not is_one or not is_on or len(lengths) != 1:
+        return told
+    lasts = lengths.pop()
+    more = [match.arguments | {"options": {**one, "lasts": lasts}} for match, one in zip(rules, options, strict=True)]
+    return [(said, match._replace(arguments=given)) for (said, _), match, given in zip(told, rules, more, strict=True)]
 
 
 def _switches(match: IntentMatch) -> bool:
