@@ -209,7 +209,7 @@ def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]
     names = [kind if kind in {"number", "unit"} else str(value) for kind, value in tokens if value != "&"]
     if (
         shape == "nn"
-        and " ".join(names).startswith("number unit per unit number unit")
+        and " ".join(one for one in names if one != "ask").startswith("number unit per unit number unit")
         and tokens[3] == tokens[-1 - names[::-1].index("unit")]
     ):
         named = next((word for word, unit in words["factors"].items() if ("unit", unit) == tokens[1]), "")
@@ -346,7 +346,7 @@ def _convert(
         return None
     at = {kind: n for n, kind in reversed([*enumerate(kinds)])}
     pairs = {*pairwise(kinds)}
-    if numbers and pairs >= {("unit", "of"), ("of", "unit")}:
+    if "ask" not in kinds and pairs >= {("unit", "of"), ("of", "unit")}:
         return None  # "what day of the week is the 24th"
     if not is_whole and (not numbers or pairs.isdisjoint({("in", "unit"), ("ask", "unit")})):
         return None  # the other words may mean anything
