@@ -544,7 +544,7 @@ def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
 
 def _find_reach(draft: Draft) -> None:
     """ "When it gets to 15" may be from above or from below, which the value now tells."""
-    if draft.intent.tool == "rule" and draft.holds("reach_word"):
+    if draft.intent.tool == "rule" and (draft.holds("reach_word") or not draft.holds("beyond")):  # "when it has 15"
         draft.found["_reach"] = "yes"
 
 

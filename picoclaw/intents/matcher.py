@@ -314,6 +314,9 @@ class IntentMatcher:
         names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
         if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
             return None
+        begins_order = not s.asks and any(s.longest(self._book.values(name), 0) for name in ("off_word", "on_word"))
+        if found and found.tool == "output_history" and begins_order and names_output:
+            return None  # "off, and the fan on"
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}

@@ -210,7 +210,7 @@ class WishMatcher(IntentMatcher):
         """
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
         until: Any = ""
-        then = self._book.values("then_word")
+        then, at, delay = self._book.values("then_word"), until, 0
         for said, match in told:
             head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
             ends = len(head.words) in (self._after(head, then, i) for i in range(len(head.words)))
@@ -221,17 +221,22 @@ class WishMatcher(IntentMatcher):
             order = {name: given[name] for name in _PLANNED if name in given}
             is_planned = tool == "sensor_read" or given.get("action") in ENDS | {"set"}
             is_same = given.get("action") == "set" and given.get("name") == before.get("name")  # "then 10 instead"
-            starts = is_planned and not is_same and (until or before.get("seconds", 0) > passed) and ends
-            if starts and put and given.get("action") == "off" and given.get("name") == before.get("name"):
+            is_after = ends and (until or before.get("seconds", 0) > passed)
+            is_now = s.holds(self._book.values("now_word"))
+            joins = (at or delay) and tool == "output" and not is_now  # "then off, and the fan on"
+            starts = is_planned and not is_same and bool(is_after or joins)
+            is_known = not (at and is_after and not until)  # so long after a time of day is no time that can be told
+            at = (until if is_after else at) if starts else ""
+            delay = delay if joins and starts else 0
+            delay += int(before["seconds"] - passed) if is_after and starts and not until else 0
+            if is_after and starts and put and given.get("action") == "off" and given.get("name") == before.get("name"):
                 continue
-            later = match
-            if match and starts:
+            later = match if is_known else None
+            if match and starts and is_known:
                 call: dict[str, Any] = {"action": "add", "kind": "tool"}
                 call["message"] = f"{match.tool} {json.dumps(order)}"
-                call |= {} if until else {"at_seconds": int(before["seconds"] - passed)}
-                waits: dict[str, Any] = (
-                    {"said": match.said | {"_until": until}, "missing": NEEDS_CLOCK} if until else {}
-                )
+                call |= {} if at else {"at_seconds": delay}
+                waits: dict[str, Any] = {"said": match.said | {"_until": at}, "missing": NEEDS_CLOCK} if at else {}
                 later = match._replace(intent="output_later", tool="cron", arguments=call, **waits)
             put.append((said, later))
             until = match.said.get("_until", "") if match and not starts and match.missing == NEEDS_CLOCK else ""
@@ -766,9 +771,11 @@ class WishMatcher(IntentMatcher):
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
         said = [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
         said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
+        named = self.list_outputs(tail)
         for text in () if told else said:
             match = self.match(text, offered)
-            if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments:
+            is_more = match is not None and "_more" in match.said and len(named) == 1  # the first one again
+            if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments and not is_more:
                 return match
         return None
 
