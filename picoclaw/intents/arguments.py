@@ -26,7 +26,7 @@ from picoclaw.intents.changes import (
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
-from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, is_moment
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, format_whole_length, is_moment
 from picoclaw.text import pattern
 
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
@@ -454,9 +454,16 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
+    rule = draft.found.get("rule", "")
     amount = find_bare_amount(draft.s, draft.found, draft.book.words)
+    if (
+        isinstance(draft.found.get("when"), dict)
+        and "at" not in draft.found["when"]
+        and (length := _find_length(draft))
+    ):
+        draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
     retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"), amount=amount)
-    draft.found = {**retimed, "rule": draft.found.get("rule", "")}
+    draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown
 
 
