@@ -130,6 +130,8 @@ VALUES = {
     "shutter": "valve",
     "calendar": "every day at 6",
     "calendar_span": "weekdays 9 to 11",
+    "timer_when": "10 minutes",
+    "timer_minutes": "10",
     "lasts": "5 minutes",
     "hold": "5 minutes",
     "until": "9 pm",

@@ -185,7 +185,7 @@ TALK = [
     (["Lüfter an", "doch wieder aus"], "output", {"action": "off", "name": "fan"}),
     (["allume le ventilateur", "ça suffit"], "output", {"action": "off", "name": "fan"}),
     (["remind me at 20:45 to feed the cat", "every tuesday please"], "cron", {"action": "move", "cron_expr": "45 20 * * 2"}),
-    (["erinnere mich um 7 ans Lüften", "und das bitte an jedem Werktag"], "cron", {"cron_expr": "0 7 * * 1-5"}),
+    (["erinnere mich um 7 ans Lüften", "und das bitte an jedem Werktag"], "cron", {"cron_expr": "0 19 * * 1-5"}),
     (["todo: seal the window"], "memory_store", {"text": "todo list: seal the window"}),
     (["schalte den Lüfter um 18 Uhr ein"], "cron", {"action": "add", "at": "18:00"}),
     (

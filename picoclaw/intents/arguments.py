@@ -17,6 +17,7 @@ from picoclaw.intents.changes import (
     change_calendar,
     change_rule,
     change_weekday,
+    find_clock,
     keep_clock,
     keep_day,
     keep_half_day,
@@ -382,10 +383,10 @@ def _read_of_it(draft: Draft) -> None:
 
 def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
-    clock = CLOCK_TIME.search(str(draft.last.get("at")))
-    if "_only" in draft.found and "cron_expr" not in draft.found and clock:
-        is_late = int(clock[1]) < 12 and draft.holds("evening_word")
-        draft.found["cron_expr"] = f"{int(clock[2])} {int(clock[1]) + 12 * is_late} * * *"
+    clock, before = find_clock(draft.last, draft.result), str(draft.found.get("cron_expr", ""))
+    if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
+        hour = clock // 60 + 12 * (clock < 720 and draft.holds("evening_word"))
+        draft.found["cron_expr"] = " ".join([str(clock % 60), str(hour), *(before or "0 0 * * *").split()[2:]])
     days = change_days(*(str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
     if not days and draft.found.get("_except") and draft.found.get("cron_expr"):
         return draft.unknown  # "not on wednesday" of every wednesday is one time
@@ -404,12 +405,15 @@ def _move(draft: Draft) -> IntentMatch | None:
     if adds and "_shift" not in draft.given and not draft.holds("switch", "move_verb", "better_word", "from_word"):
         return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
-    if isinstance(when, dict) and ("seconds" in when or draft.end == "stop" or (draft.end and is_timed)):
+    ends = draft.end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
+    if isinstance(when, dict) and ("seconds" in when or ends or (draft.end and is_timed)):
         message = str(draft.last.get("message", ""))
         if not clock or '"set"' not in message:
             return draft.unknown
         said = _SECONDS.search(message)
-        at, seconds = move_end(clock[0], float(said[1]) if said else 0.0, when, draft.end)
+        before = find_clock(draft.last, draft.result)
+        begin = clock[0] if before is None else f"{before // 60:02}:{before % 60:02}"
+        at, seconds = move_end(begin, float(said[1]) if said else 0.0, when, draft.end)
         moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
     if not isinstance(when, dict):

@@ -1,7 +1,7 @@
 """What a second sentence changes of the order before it: of its time, its days, its rule, its note."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, format_whole_length
@@ -11,6 +11,7 @@ from picoclaw.times import EARLIEST_HOUR, WEEKDAYS, parse_duration
 _CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
 _CALENDAR = pattern(r"every (.+) at (\d\d?:\d\d.*)")
+_TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
 _NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
 _ONLY_DAYS = {"1-5": "weekday", "*": "day"}
@@ -25,21 +26,22 @@ def keep_half_day(
     `result` told of the last job when it comes. `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
     """
     told = str(when.get("at", ""))
-    clock, before = _CLOCK.search(told), _find_clock(last, result)
+    clock, before = _CLOCK.search(told), find_clock(last, result)
     if not (told.endswith(OCLOCK) or is_bare) or not clock or before is None:
         return dict(when)
     hour, minute = int(clock[1]), int(clock[2])
     if hour > 12:
         return dict(when)
     early, late = hour * 60 + minute, (hour + 12) % 24 * 60 + minute
-    if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES):
+    is_night = "cron_expr" in last and early < EARLIEST_HOUR * 60 and _count_apart(early, before) > _NEAR_MINUTES
+    if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES) and not is_night:
         return dict(when)
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
 
 
 def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
     """The same at the time of day before, where only a part of the day was said and that is in it: "every evening" of 18:30."""
-    fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), _find_clock(last, result)
+    fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
         return {**when, "at": f"{before // 60:02}:{before % 60:02}"}
     if not fixed or before is None or _count_apart(int(fixed[2]) * 60 + int(fixed[1]), before) > _NEAR_MINUTES:
@@ -67,7 +69,7 @@ def _count_apart(one: int, other: int) -> int:
     return min(abs(one - other), 1440 - abs(one - other))
 
 
-def _find_clock(last: Mapping[str, Any], result: str) -> int | None:
+def find_clock(last: Mapping[str, Any], result: str) -> int | None:
     """The time of day that the last job comes at, in minutes; None where that is not known."""
     if fixed := _FIXED.fullmatch(str(last.get("cron_expr", ""))):
         return int(fixed[2]) * 60 + int(fixed[1])
@@ -91,7 +93,7 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
     "stop" the start, and with none of both the length.
     """
     if "seconds" in when:  # from one time to another
-        return str(when["at"]).removesuffix(OCLOCK), when["seconds"]
+        return str(keep_half_day(when, {"at": begin}, "")["at"]).removesuffix(OCLOCK), when["seconds"]
     hours, minutes = divmod(int(begin[:2]) * 60 + int(begin[3:]) + int(seconds // 60) * (end == "stop"), 60)
     clock = str(keep_half_day(when, {"at": f"{hours % 24:02}:{minutes:02}"}, "").get("at", "")).removesuffix(OCLOCK)
     if end == "" or not _CLOCK.fullmatch(clock):
@@ -141,6 +143,17 @@ def add_to_rule(order: Mapping[str, Any], condition: str) -> dict[str, Any]:
     options |= {"level": level} if level != "on" else {}
     made = {"action": "add", "when": condition, "output": order["name"]}
     return made | ({"options": options} if options else {})
+
+
+def leave_out_times(row: str, clocks: Collection[str], days: str) -> str:
+    """The cron expression of a row of the list without some of its times of day; '' where it has none of them, or no others."""
+    told = _TIMES_OF_ROW.search(row)
+    times = told[2].split(" and ") if told else []
+    left = [time for time in times if time not in clocks]
+    if not told or not 0 < len(left) < len(times):
+        return ""
+    on = {"day": "*", "weekday": "1-5", "weekend day": "0,6"}.get(told[1], days)
+    return f"{int(left[0][3:])} {','.join(str(int(time[:2])) for time in left)} * * {on}"
 
 
 def change_calendar(calendar: str, clock: str = "", only: str = "", left_out: str = "") -> str:

@@ -69,7 +69,7 @@ _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
-_SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at")
+_SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at", "on")
 SHOWN = {"action": "list"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
@@ -451,7 +451,7 @@ class IntentMatcher:
         is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
-        if whole and intent.name == "cron_add" and topic == "not_wanted":
+        if whole and intent.name == "cron_add" and topic in {"not_wanted", "clock"}:
             return found  # "do not let me forget to turn the heater off": the order itself has the "not"
         if is_last and is_order and not is_numbered:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
@@ -653,6 +653,7 @@ class IntentMatcher:
         words = [s.words[i] for i in left if s.words[i] not in empty and stem_word(s.words[i]) not in self._acts]
         for i in left:
             words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
+            words += ["pump"] if s.longest(self._book.values("water_verb"), i) else []  # "the watering"
             for name in ("noun", "quantity", "when", "often"):
                 for value, _ in islice(self._reader.read(self._book.slot(name), s, i), 1):
                     words += list_value_words(value)
@@ -1012,6 +1013,9 @@ class IntentMatcher:
             is_empty = message != "" and message in s.raw and self._says_nothing(message)
             begin = Sentence(message, self.words).words[:MAX_SHORT_WORDS] if is_complete(match) else []
             day = self.times.count_part(begin) if begin else 0
+            end = Sentence(message, self.words).words if is_complete(match) and message in s.raw else []
+            end = end[:-1] if any(word in self._book.values("again_word") for word in end[-1:]) else end
+            is_empty |= any(word in self.words["splits"] for word in end[-1:])  # "... in 5 minutes and again" "at 6"
             is_empty |= is_complete(match) and 0 < day == len(Sentence(message.partition(":")[0], self.words).words)
             is_clock = _CLOCK.fullmatch(str(match.arguments.get("at", ""))) is not None
             is_empty |= 0 < day < len(begin) and (

@@ -11,7 +11,7 @@ from typing import Any
 from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS, change_days
-from picoclaw.intents.changes import change_weekday, keep_half_day
+from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
 from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
@@ -395,6 +395,7 @@ class IntentProvider:
         fits = [row for row in rows_of_one if name == ANY_ONE or any(_is_called(one, row) for one in names)]
         if not fits and now and (due := self._matcher.read_due_day(name)):  # "the one tonight"
             fits = [row for row in rows_of_one if row in keep_days(rows, due, now.date()).splitlines()]
+        clocks: list[str] = []
         if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
             clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
             fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
@@ -418,6 +419,8 @@ class IntentProvider:
             if day in WEEKDAYS and "," in days and weekly and match.arguments.get("action") == "remove":
                 left = change_days(weekly, str(CRON_WEEKDAYS.index(day)), "")
                 one |= {"action": "move", "cron_expr": left}  # of two days, the other one stays
+            elif match.arguments.get("action") == "remove" and (left := leave_out_times(fits[0], clocks, days)):
+                one |= {"action": "move", "cron_expr": left}  # and of three times of day, the other two
             moved = keep_half_day(match.arguments | one, {"at": clock[0] if clock else ""}, "")
             return match._replace(arguments=change_weekday(moved, {"cron_expr": weekly}), said=said)
         intent = self._matcher.intents[match.intent]
@@ -616,7 +619,7 @@ class IntentProvider:
                 if not all(is_complete(match) for _, match in told):
                     told = self._matcher.match_all(asked, offered, topic, last)
                 return [part for part in told if is_complete(part[1])]
-        if reply == self._matcher.say["what"]:  # "turn it on" - "the light"
+        if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said = self._matcher.put_for_it(asked, text)
             parts = self._matcher.match_all(said, offered) if said else []
             if parts and all(is_complete(match) for _, match in parts):
@@ -688,6 +691,8 @@ class IntentProvider:
             if number and turn is turns[-1] and said in words["agrees"]:
                 return f"/yes {number[1]}"
             is_open = number and turn is turns[-1] and is_waiting(int(number[1]))
+            if number and is_open and "?" not in text and matcher.is_all_of(text, "agrees"):
+                return f"/yes {number[1]}"
             if number and (is_open and matcher.is_all_of(text, "undo", "declines")):
                 return f"/no {number[1]}"
             if number and turn is turns[-1] and said in words["declines"]:

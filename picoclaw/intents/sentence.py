@@ -540,13 +540,18 @@ class SlotReader:
             listed = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
             outside = (at for at in range(len(s.words)) if not i <= at < end)
             alone = not any(self.times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
-            if listed and alone and i + count == end and parted == len(times) - 1 and not self._otherwise(s, i, end):
+            are_days = all(" " in time for time in times)  # "monday wednesday and friday at 8"
+            is_parted = are_days or parted == len(times) - 1
+            if listed and alone and i + count == end and is_parted and not self._otherwise(s, i, end):
                 yield merge_jobs([{"at": time} for time in times]), end
             return
         near = s.words[i : i + _MAX_TIME_WORDS]
         if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
             near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
         readings = [*self.times.once(near, slot.part)]
+        back, ignore = self._words["back"], self._words["ignore"]  # "the day before" is not in a day
+        if s.words[i] in ignore or any(one[1] + 1 < len(near) and near[one[1]] in back for one in readings):
+            readings = [one for one in readings if "at" in one[0]]
         repeats = (s.longest(self._words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
         if any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"
             readings = [reading for reading in readings if "at_seconds" not in reading[0]]
@@ -566,9 +571,9 @@ class SlotReader:
 
     def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """From one time of day to another: when something begins, and how long it lasts."""
-        day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS])
+        day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS], ahead=True)
         if count:
-            yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first, last)}, i + count
+            yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first[:5], last)}, i + count
 
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""

@@ -242,10 +242,10 @@ class TimeReader:
             return format_whole_length(self._seconds(span)), _parse_count(tail, span.end())
         return None
 
-    def window(self, near: Sequence[str], *, bare: bool = False) -> tuple[str, str, str, int]:
+    def window(self, near: Sequence[str], *, bare: bool = False, ahead: bool = False) -> tuple[str, str, str, int]:
         """A day ('' for none), two times of day and how many words name them, as in "tomorrow from 6 to 9"; 0 for none.
 
-        `bare`: also "6 to 9"; else the first has a word before it, as in "at 6 until 9", or a day.
+        `bare`: also "6 to 9"; else the first has a word before it, as in "at 6 until 9", or a day. `ahead`: it is to come.
         """
         tail, none = " ".join(near), ("", "", "", 0)
         day = self._day.match(tail)
@@ -282,7 +282,22 @@ class TimeReader:
         if not (is_begun or later):
             return none
         named = self._words["days"][said["day"]] if said else early or late_day
+        if ahead and not half:
+            one, other = self._put_ahead(one, other, tail[begin:][:stop], tail[until:][:more], is_day=named != "")
         return named, one, other, _parse_count(tail, later.end() if later else until + more)
+
+    def _put_ahead(self, one: str, other: str, first: str, last: str, *, is_day: bool) -> tuple[str, str]:
+        """Two times of day to come, in the halves of the day that are meant: "from 6 to 10 tonight", "from 10 to 2"."""
+        begins, ends = self._get_half(first), self._get_half(last)
+        is_plain = "o'clock" in self._words["oclock"] and max(one, other) < "13" and "0" not in (first[:1], last[:1])
+        late = _add_half_day(one)
+        if ends and not begins:
+            is_late = other < one if ends == "am" else late < other or other < _EARLIEST
+            return (late if is_late else one), other
+        if begins or ends or not is_plain:
+            return one, other
+        one = late if is_day and one < _EARLIEST else one
+        return f"{one}{'' if is_day or one > '12' else OCLOCK}", _find_end(one, other)
 
     def _bare_clock(self, tail: str) -> tuple[dict[str, Any], int]:
         """A time of day that no "at" has to stand before, also "15 h"."""
@@ -546,8 +561,7 @@ class TimeReader:
             if (half or is_plain) and not self._get_half(said):  # "every evening from half past five until nine"
                 half = half or ("pm" if "01:00" <= first < _EARLIEST else "")  # "from 5 to 9", but not "from 8 to 10"
                 first = f"{_compute_hour(int(first[:2]), half):02}{first[2:]}"
-                ends = [last] if int(last[:2]) > 12 else [last, f"{int(last[:2]) % 12 + 12}{last[2:]}"]
-                last = min(ends, key=lambda end: count_seconds_between(first, end))
+                last = _find_end(first, last)
             return (first,), count_seconds_between(first, last), len(" ".join([*near[:count], ""]))
         times, end = self._clocks(tail, part, again=True)
         return times, 0.0, end
@@ -709,7 +723,9 @@ class TimeReader:
             clock = ""
         if hour is None and "hour" in found:
             hour = _compute_hour(int(parse_amount(found["hour"], self._words["numbers"])), half)
-            is_bare = once and not half and "minute" not in found
+            is_late = "o'clock" in self._words["oclock"] and found["hour"][0] != "0" and hour < EARLIEST_HOUR  # "4:30"
+            is_short = "minute" not in found or is_late
+            is_bare = once and not half and is_short
             either = is_bare and not found.get("day") and 1 <= hour < 12
             if (
                 is_bare
@@ -794,6 +810,12 @@ def _compute_hour(hour: int, half: str) -> int:
 
 def _make_alternatives(table: Mapping[str, Any]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(table, key=len, reverse=True)) or r"(?!)"
+
+
+def _find_end(first: str, last: str) -> str:
+    """The time of day of twelve hours that comes first after another one."""
+    ends = [last] if int(last[:2]) > 12 else [last, f"{int(last[:2]) % 12 + 12}{last[2:]}"]
+    return min(ends, key=lambda end: count_seconds_between(first, end))
 
 
 def _add_half_day(clock: str) -> str:

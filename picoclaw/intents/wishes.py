@@ -90,8 +90,8 @@ class WishMatcher(IntentMatcher):
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
         day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
         is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
-        if not is_whole(match) or not (repeats or is_reminder):
-            return None
+        if not is_whole(match) or not (repeats or is_reminder) or (is_once and self.list_parts(match)):
+            return None  # "tomorrow to ... and on friday to ..." is no row of days
         message = str(match.arguments.get("message", ""))
         is_later = text.find(message) < s.starts[when[-1]]
         is_later &= self._moves_with_text(match) and not (0 in when and any(s.after_comma(i) for i in begins[:1]))
@@ -130,6 +130,7 @@ class WishMatcher(IntentMatcher):
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
+        told = self._share_beginning(told, offered)
         told = self._put_after(whole, _share_length(self._share_day(told)), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
@@ -200,6 +201,20 @@ class WishMatcher(IntentMatcher):
                 shared.append((said, match._replace(arguments=last)))
             else:
                 shared.append((said, match))
+        return shared
+
+    def _share_beginning(
+        self, told: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any] | None
+    ) -> list[tuple[str, IntentMatch | None]]:
+        """The same, where the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off"."""
+        s, slot = self._read(told[0][0]), self._book.slot("later_on")
+        is_planned = len(told) > 1 and told[0][1] is not None and told[0][1].tool == "cron" and s.words
+        ends = [end for _, end in self._reader.read(slot, s, 0) if end < len(s.words)] if is_planned else []
+        shared = [*told[:1]]
+        for said, match in told[1:]:
+            moves = ends and match and match.tool == "output" and self.moves(match)
+            again = self.match(f"{s.text(0, ends[0])} {said}", offered) if moves else None
+            shared.append((said, again if is_complete(again) and again.tool == "cron" else match))
         return shared
 
     def _put_after(
