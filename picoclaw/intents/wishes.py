@@ -495,7 +495,11 @@ class WishMatcher(IntentMatcher):
         is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
         is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
         if begins and is_bare and not rest[0].longest(self.words["polite"], 0):  # "a shout at six? Plot inspection."
-            match = match._replace(arguments=match.arguments | {"message": parts[1].strip(" .!")})
+            begin, end = self._after(rest[0], self._book.values("for_word"), 0), self._begin_of_polite(rest[0])
+            message = (
+                rest[0].text(begin, end) if begin < end else parts[1]
+            )  # "a timer for 5 minutes for the eggs, please"
+            match = match._replace(arguments=match.arguments | {"message": message.strip(" .!")})
         return [(part, match)] if not intent.kind or is_clear else []
 
     def _can_be_undone(self, match: IntentMatch) -> bool:
@@ -537,6 +541,13 @@ class WishMatcher(IntentMatcher):
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
         return is_told and not reads  # "it's roasting in there"
+
+    def _begin_of_polite(self, s: Sentence) -> int:
+        """Where the polite words begin that a sentence ends with; its length where there are none."""
+        polite, ends = self.words["polite"], len(s.words)
+        while begin := next((i for i in range(max(0, ends - 4), ends) if self._after(s, polite, i) == ends), 0):
+            ends = begin
+        return ends
 
     def _gives_reason(self, text: str, *, is_told: bool = False) -> bool:
         """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders.
@@ -599,7 +610,10 @@ class WishMatcher(IntentMatcher):
         halves, asking = self.words["halves"], self.words["questions"]
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
         within = self._find_times_of_days(s) if len(places) > 1 else frozenset()
-        places = [i for i in places if i not in within and not s.longest(halves, i)]  # "a las diez y media"
+        polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
+        places = [
+            i for i in places if i < polite and i not in within and not s.longest(halves, i)
+        ]  # "a las diez y media"
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i
