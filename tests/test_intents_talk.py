@@ -312,6 +312,8 @@ ANSWERS = [
     ("what was the lowest, highest and mean temperature today", PAST, "cellar temperature today: between 12.21 °C and 13.09 °C"),
     ("how warm was it three weeks ago", "error: nothing was measured 21 days ago: the record goes back to 2026-11-17 22:00",
      "That did not work: nothing was measured then: the record goes back to 2026-11-17 22:00"),
+    ("did the cellar stay above 12.5 today", PAST, "No: cellar temperature went down to 12.21 °C, at 03:44.\nNo: shed"),
+    ("did it stay below 20 today in the cellar", PAST, "Yes: cellar temperature reached 13.09 °C at most, at 09:29."),
     ("is the disk filling up", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
     ("how warm was it today", "nothing was measured", "nothing was measured"),
     ("is the fan on?", OUTPUTS, "fan: on for 10 s"),

@@ -34,12 +34,12 @@ _DAYS_AGO = pattern(r"(\d+) days ago")
 _PART_NAMES = """
     both_word past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
-    past_verb own_output no_measurement value lasts earlier_step add_word per_word
+    past_verb own_output no_measurement value lasts earlier_step add_word per_word stay_word
 """
 _PARTS = _PART_NAMES.split()
 _BESIDE = """
     than_word fahrenheit higher_word lower_word frost_word there everything getting past_verb own_output no_measurement
-    lasts add_word
+    lasts add_word stay_word
 """
 _ASKING = frozenset(_PARTS).difference(_BESIDE.split())
 """Parts of which a question has one, unless the classifier has said what is asked."""
@@ -376,6 +376,8 @@ class QuestionReader:
             limits = {name: value for name, value in limits.items() if name != "quantity"}
             if parts.has("how_long_word", "how_often", "when_word") or times_told:
                 return ask("history_excursions", when=when or "today", **limits)
+            if parts.has("stay_word"):
+                limits["_stays"] = "yes"  # "did it stay above 20?" is about the lowest
             return (
                 ask("history_limit", when=when, **limits)
                 if when or parts.has("past_verb")

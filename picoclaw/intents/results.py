@@ -73,11 +73,16 @@ class ResultWording:
             return self.tell(match, result)
         none = fill_fields(each.get("none", ""), match.said) if rows and any(wording) else ""
         told = [
-            fill_fields(text, row)
+            fill_fields(self._turn_answer(text) if "_stays" in match.said else text, row)
             for row, text in zip(rows, wording, strict=True)
             if all(row.get(name[1:], value) == value for name, value in match.said.items() if isinstance(value, str))
         ]
         return self.tell(match, "\n".join(filter(None, told)) or none or result)
+
+    def _turn_answer(self, text: str) -> str:
+        """A yes for a no: what did not fall below a limit has stayed above it."""
+        yes, no = self._say["yes"], self._say["no"]
+        return yes + text.removeprefix(no) if text.startswith(no) else no + text.removeprefix(yes)
 
     def _add_wording(self, match: IntentMatch, row: dict[str, Any]) -> dict[str, Any]:
         """A row with what is computed of it: degrees Fahrenheit, and times and differences in words."""
@@ -137,7 +142,7 @@ def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
 
 def _judge_row(row: Mapping[str, Any], said: Mapping[str, Any]) -> str:
     """Whether a row's value is beyond what was asked for, as a key of an intent's `each`: yes_above, no_below."""
-    side = "above" if said["_beyond"] in {"above", "at least"} else "below"
+    side = "above" if (said["_beyond"] in {"above", "at least"}) != ("_stays" in said) else "below"
     found = _VALUE.match(str(row.get("value") or row.get("max" if side == "above" else "min") or ""))
     if not found:
         return ""
