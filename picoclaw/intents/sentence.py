@@ -216,11 +216,10 @@ class Sentence:
 
     def _read_last_note(self, name: str) -> str:
         """The note that was made or found last, and what it begins with up to its verb."""
-        note = str(self.last.arguments.get("text") or "")
-        if self.last.name == "memory_search":
-            found = _FOUND_NOTE.findall(str(self.topic.get("_result", [""])[0]))
-            place = next(iter(self.list_values(self._tables["ordinals"])), len(found) == 1)  # "the last one"
-            note = next(iter(found[place - (place > 0) :]), "") if place and abs(place) <= len(found) else ""
+        is_list, told = self.last.name == "memory_search", str(self.topic.get("_result", [""])[0])
+        notes = ["", *(_FOUND_NOTE.findall(told) if is_list else [str(self.last.arguments.get("text") or "")])]
+        place = next(iter(self.list_values(self._tables["ordinals"])), -(len(notes) == 2))  # "the last one"
+        note = notes[place] if -len(notes) < place < (len(notes) if is_list else 0) else ""
         if name == "old_note":
             return note
         begin = _SUBJECT.match(note)
