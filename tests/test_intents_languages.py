@@ -1060,7 +1060,7 @@ def orders(language):
     }
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
-    values |= {"rule_noun": "regla"}
+    values |= {"rule_noun": "regla", "snooze_minutes": "10"} | dict.fromkeys(("later_on", "time_window"), when)
     for slot in ("chore", "no_chore", "this_rule"):
         words = next(iter(table["slots"].get(slot, {}).get("values", {}).values()), "").split()
         values |= {slot: words[0].replace("_", " ")} if words else {}
