@@ -314,6 +314,8 @@ class IntentMatcher:
         names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
         if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
             return None
+        if found and found.tool == "sensor_read" and "_beyond" in found.said and not s.asks and self._says_if(s):
+            return None  # "and only if it is below 60" asks nothing
         begins_order = not s.asks and any(s.longest(self._book.values(name), 0) for name in ("off_word", "on_word"))
         if found and found.tool == "output_history" and begins_order and names_output:
             return None  # "off, and the fan on"
