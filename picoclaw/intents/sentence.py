@@ -695,8 +695,11 @@ class SlotReader:
 
     def _percent(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         lengths = (count for value, count in self.times.once(s.words[i : i + 4], "") if "at_seconds" in value)
-        if (hit := s.longest(slot.values, i)) and i + max(lengths, default=0) <= hit[1]:  # "half an hour" is no half
-            yield hit
+        hit = s.longest(slot.values, i)
+        ends = s.words[hit[1] - 1 : hit[1] + 1] if hit else []
+        is_hour = len(ends) > 1 and ends[0] in self._words["offsets"] and ends[1][0].isdigit()
+        if hit and i + max(lengths, default=0) <= hit[1] and not is_hour:
+            yield hit  # but "half an hour" is no half, nor is "half 7"
         found = _PERCENT.match(" ".join(s.words[i : i + 4]))
         value = parse_amount(found[1], self._words["numbers"]) if found and s.raw[s.starts[i]] not in _SIGNS else 0.0
         if found and value:

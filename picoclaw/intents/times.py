@@ -343,7 +343,9 @@ class TimeReader:
         tail, pieces = " ".join(near), []
         if self._may_begin(near):
             piece = self._moment.match(tail)
-            is_clear = piece and (piece["day"] or piece["part"] or piece["oclock"] or self.names_a_time(near))
+            is_clear = piece and (
+                piece["day"] or piece["part"] or piece["oclock"] is not None or self.names_a_time(near)
+            )
             pieces = [found.end() for found in (piece if is_clear else None, self._repeats.match(tail)) if found]
             pieces += [self._interval(tail, "")[1]]
             pieces += [found.end() for one in (self._monthly, self._yearly) if (found := one.match(tail))]
@@ -656,6 +658,10 @@ class TimeReader:
             times.append(value["at"] if part else self._put_behind(times[-1:], value["at"], said))
             end = start + more
             if self.names_a_day(tail[start:end].split()):
+                day, (_, behind, clock) = times[-1].rpartition(" ")[0], times[-2:][0].rpartition(" ")
+                times[-1] = (
+                    f"{day} {clock}" if len(times) > 1 and not days and behind else times[-1]
+                )  # "at 6 tomorrow and sunday"
                 days += days + 1 == len(times)
             if self._until.match(tail, end):
                 break
