@@ -929,7 +929,7 @@ class IntentProvider:
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
         is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
-        if is_missed or any(one.intent == "rule_list" for one in matches):
+        if is_missed or any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
             told += self._tell_waiting(matches[-1] if matches else None, asked_of)
         if asked_of and not any(told):
             told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
