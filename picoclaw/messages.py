@@ -27,18 +27,27 @@ it that now please right away immediately the outputs turn switch shut down jetz
 schalte stell das ausgange ya ahora mismo por favor las salidas maintenant stp svp vite immediatement s il te
 vous plait les sorties ca ok
 """
+_NO_WORDS = "no nein nee non nope"
+_AFTER_NO_WORDS = "stop stopp stoppe stoppen halt notaus arrete arretez stoppez"  # not "no para": it does not end
 _IT_WORDS = "it that paralo cortalo apagalo ca ok"
-_STOP, _OFF, _ALL, _BESIDE, _IT = (
-    frozenset(words.split()) for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS)
+_STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
+    frozenset(words.split())
+    for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS, _NO_WORDS, _AFTER_NO_WORDS)
 )
 
 
 def is_stop_order(text: str) -> bool:
     """Tell whether a message is nothing but the order that all outputs stop, in English, German, Spanish or French.
 
-    Behind a comma may stand more where all is named: "everything off, I am going to bed".
+    Behind a comma may stand more where all is named: "everything off, I am going to bed"; before it a "no": "no no, stop".
+    What says "stop" twice is one, whatever follows: "stop stop the hose came off".
     """
     words = _split_plain(text)
+    count = next((n for n, word in enumerate(words) if word not in _NO), 0)
+    if count > 1 or ("," in text and count) or not _AFTER_NO.isdisjoint(words[count : count + 1]):
+        words = words[count:]
+    if len(words) > 1 and words[0] == words[1] and words[0] in _STOP:
+        return True
     if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
         return True
     first = _split_plain(text.partition(",")[0][:_MAX_STOP_LENGTH])

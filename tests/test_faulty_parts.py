@@ -656,6 +656,8 @@ SAFE = "everything is at its safe level; nothing is switched on until you type /
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "stop, all off"),
         *("stop\r\n", "stop now", "stop all", "STOP EVERYTHING NOW", "stop it all", "stop stop", "everything off, stop", "halt", "Stopp!!"),
         *("ＳＴＯＰ", "halt, stopp!", "alto", "para todo", "corta corta", "arrête tout !!!", "tout arrêter, vite", "stop please"),
+        *("no no stop", "No, stop!", "nein, halt", "no, para", "non, arrête"),
+        *("para para q se sale el agua", "Stop, stop! The hose came off.", "halt halt das Wasser läuft über"),
     ],
 )  # fmt: skip
 def test_the_order_to_stop(pumping, text):
@@ -687,7 +689,7 @@ def test_everything_off_stops_no_rule(pumping, text):
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, f"stopped: {SAFE}")  # it does not end a stop
 
 
-@pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça"])
+@pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça", "no no stop it", "no, páralo"])
 def test_stop_it_is_the_one_that_is_on(pumping, text):
     pumping.wiring.outputs.set("pump", "on", 30, "owner")
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, "pump is at its safe level, off")
@@ -702,6 +704,7 @@ def test_stop_it_is_the_one_that_is_on(pumping, text):
         *("stop, please tell me why", "stop?", "turn off all reminders", "stop the reminders", "everything is off", "all good"),
         *("para mañana", "para las tomateras", "halt mal die Pumpe", "aus", "alles gut", "todo bien", "tout va bien", "off"),
         *("is everything off, or not", "all off at ten", "turn it off", "pump off, and tell me all", "everything off, or not?"),
+        *("no para", "no basta", "no apaga todo", "no", "no no", "no, thanks", "no stop the pump"),
     ],
 )  # fmt: skip
 def test_what_only_speaks_of_stopping_stops_nothing(pumping, text):
