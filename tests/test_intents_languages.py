@@ -1128,6 +1128,8 @@ def test_talk_about_an_order_does_nothing(home, language):
         for name, text in every[number % each :: each]:
             if (form[-1] == "?" and asks.search(text)) or not does(text):
                 continue
+            if form.endswith("no {}") and text.startswith("no "):
+                continue  # "no, no me avises" is the same order
             if form == "{} nicht" and ENGLISH["intents"][name].get("adds"):
                 continue  # what a note or a reminder says may end so
             done = moves(answer(provider, form.format(text)))

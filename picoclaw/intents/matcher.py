@@ -1017,7 +1017,10 @@ class IntentMatcher:
             day = self.times.count_part(begin) if begin else 0
             end = Sentence(message, self.words).words if is_complete(match) and message in s.raw else []
             end = end[:-1] if any(word in self._book.values("again_word") for word in end[-1:]) else end
-            is_empty |= any(word in self.words["splits"] for word in end[-1:])  # "... in 5 minutes and again" "at 6"
+            is_first = not s.raw.rstrip(" .!?").endswith(message)
+            names = ("splits", *(("to", "negations", "reported") if is_first else ()))  # "they say in an hour ..."
+            tails = [" ".join(end[-n:]) for n in (1, 2) if len(end) >= n]
+            is_empty |= any(tail in self.words[name] for tail in tails for name in names)  # "... and again" "at 6"
             is_empty |= is_complete(match) and 0 < day == len(Sentence(message.partition(":")[0], self.words).words)
             is_clock = _CLOCK.fullmatch(str(match.arguments.get("at", ""))) is not None
             is_empty |= 0 < day < len(begin) and (

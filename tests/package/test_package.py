@@ -98,7 +98,7 @@ def test_asks_for_few_packages(installed):
     for file in (installed / "env/lib").rglob("*"):
         if file.is_file() and not {"pip", "setuptools", "pkg_resources"} & {*file.parts}:
             sizes["numpy" if "/numpy" in str(file) else "others"] += file.stat().st_size
-    assert sizes["others"] < 51_000_000, (
+    assert sizes["others"] < 51_200_000, (
         sizes
     )  # ours 15.5 MB with its bytecode (word vectors 4, sentences 1.5), lxml 12, apsw 11, httpx and what it needs 4, PyYAML 3
     assert sizes["numpy"] < 90_000_000, sizes  # aarch64 56, x86-64 71
