@@ -155,7 +155,7 @@ class FrameReader:
         tables, s = [self._book.words[name] for name in names], self._s
         return [
             sorted(
-                {hit[1] for table in tables if (hit := s.longest(table, i)) and self._may_end(table, hit[1])},
+                {hit[1] for table in tables if (hit := s.longest(table, i)) and self._may_stand(table, i, hit[1])},
                 reverse=True,
             )
             if not self._is_hour(i) and not s.longest(self._per, i) and not self._is_one_of_two(i)
@@ -163,11 +163,15 @@ class FrameReader:
             for i in range(self._end)
         ]
 
-    def _may_end(self, table: Mapping[str, object], i: int) -> bool:
-        """Whether a phrase of a table may end before word `i`: "that's enough, ..." is a clause of its own."""
-        clauses = self._book.words["apart"]  # one behind another: "it is dark" "in there"
-        ends = table is not clauses or self._s.after_comma(i) or self._s.longest(clauses, i) is not None
-        return i == self._end or (i < self._end and ends)
+    def _may_stand(self, table: Mapping[str, object], begin: int, end: int) -> bool:
+        """Whether a phrase of a table is passed over: "that's enough, ..." as a clause of its own, and behind no "if"."""
+        clauses, s = self._book.words["apart"], self._s
+        if table is clauses and any(s.longest(self._book.values("if_word"), i) for i in range(begin)):
+            return False
+        ends = (
+            table is not clauses or s.after_comma(end) or s.longest(clauses, end) is not None
+        )  # "it is dark" "in there"
+        return end == self._end or (end < self._end and ends)
 
     def _is_hour(self, i: int) -> bool:
         """Whether "at one" stands there, though each of its words says nothing by itself."""
