@@ -689,7 +689,9 @@ def test_everything_off_stops_no_rule(pumping, text):
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, f"stopped: {SAFE}")  # it does not end a stop
 
 
-@pytest.mark.parametrize("text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça", "no no stop it", "no, páralo"])
+@pytest.mark.parametrize(
+    "text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça", "no no stop it", "no, páralo"]
+)
 def test_stop_it_is_the_one_that_is_on(pumping, text):
     pumping.wiring.outputs.set("pump", "on", 30, "owner")
     assert pumping.wiring.obey_stop_order(text, "owner") == (True, "pump is at its safe level, off")
