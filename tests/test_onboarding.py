@@ -730,7 +730,7 @@ def test_a_first_meeting_is_a_conversation_like_any_other(tmp_path):
     assert "09:00" in answers[3]
     assert answers[5] == "12 + 5 = 17"
     assert answers[6].endswith(QUESTIONS["Name"])
-    assert "noted in" in answers[7]
+    assert "noted: " in answers[7]
     assert "reminder 2" in answers[7]
     assert answers[8].startswith("Noted: Name Ada.")
     assert not answers[9].startswith("Noted")

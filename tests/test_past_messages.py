@@ -107,9 +107,9 @@ def test_which_past_messages_hold_a_text(stores):
 
 SAID = [
     ("By the way: the gate's code is 4711!", ""),
-    ("note that the gate's code is 4711", "noted in"),
+    ("note that the gate's code is 4711", "noted: "),
     ("forget that the gate's code is 4711", "; past messages still hold it: chats/terminal/2, chats/terminal/1"),
-    ("forget that the gate's code is 4711", "nothing"),
+    ("forget that the gate's code is 4711", 'No note says "the gate\'s code is 4711"'),
 ]
 
 

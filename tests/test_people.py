@@ -82,7 +82,7 @@ def household(home):
 
 def test_nobody_finds_what_another_has_noted(household):
     for number, text in ((1, SECRET), (2, BOBS)):
-        assert "noted in memory/" in household.ask(number, f"note that {text}").reply
+        assert "noted: " in household.ask(number, f"note that {text}").reply
     found = {n: household.ask(n, "what did I note about the number?").reply for n in (1, 2, 3)}
     assert ("1234" in found[1], "77" in found[1]) == (True, False)
     assert ("1234" in found[2], "77" in found[2]) == (False, True)

@@ -13,8 +13,13 @@ JOB_NUMBER = pattern(r" as number (\d+) ")
 _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
-_SEARCH_HIT = pattern(r"^\[id:\d+\] (\S+ (?:\([^)\n]*\) )?)[01]\.\d\d ", re.MULTILINE)
-"""A line of what a search has found: what a model names it by, where it is from, and how sure it is."""
+_NOTE_PLACE = pattern(
+    r"^(?:\[id:-?\d+\] )?(?:\S+:[\d-]+ \((\d{4}-\d\d-\d\d)\)|memory/\d{6}/(\d{4})(\d\d)(\d\d)\.md:[\d-]*|(\S+\.md):[\d-]*)"
+    r"(?: [01]\.\d\d\b)?(?: -(?= ))?",
+    re.MULTILINE,
+)
+"""What a model names a note by: an id, the file and lines, the day, how sure it is."""
+_NOTE_CHAT = pattern(r"(\d\d:\d\d )(?:\(chat [^();\n]+\) |(\()chat [^();\n]+; )")
 
 
 class ResultWording:
@@ -52,9 +57,8 @@ class ResultWording:
             told = self.tell(match, result)  # a whole sentence about a failure stands by itself
             failed = self._say["failed"] if told.startswith("error: ") else "{result}"
             return fill_fields(failed, {"result": told.removeprefix("error: ")})
-        result = _SEARCH_HIT.sub(r"\1", result)
         if match is None:
-            return result
+            return _name_notes(result)
         if "_bounded" in match.said:
             result += f"\n{self._say['bounded']}"
         return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
@@ -103,10 +107,15 @@ class ResultWording:
 
     def tell(self, match: IntentMatch | None, text: str) -> str:
         """What a tool says, in the words of the language, with lengths of time as people say them."""
-        for tool in (match.tool, "all") if match else ():
+        if match is None:
+            return text
+        if match.tool.startswith("memory_"):
+            text = _name_notes(text)
+        said = {name: str(value).replace("\\", r"\\") for name, value in match.arguments.items()}
+        for tool in (match.tool, "all"):
             for expression, told in self._tools.get(tool, {}).get("told", {}).items():
-                text = re.sub(expression, told, text)
-        return _SECONDS.sub(_format_seconds, text) if match and match.tool in {"output", "cron"} else text
+                text = re.sub(expression, fill_fields(told, said), text)
+        return _SECONDS.sub(_format_seconds, text) if match.tool in {"output", "cron"} else text
 
     def _ask_approval(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
@@ -119,6 +128,12 @@ class ResultWording:
         bounded = self._say["bounded"] if "_bounded" in match.said else ""
         question = f"{bounded} {fill_fields(asks, match.arguments)} {means}".strip()
         return fill_fields(self._say["waiting"], {"asks": question, "number": number[1]})
+
+
+def _name_notes(text: str) -> str:
+    """Name notes by their day and time, as people do."""
+    text = _NOTE_PLACE.sub(lambda found: found[1] or found[5] or "-".join(found.group(2, 3, 4)), text)
+    return _NOTE_CHAT.sub(r"\1\2", text).replace(" / - ", " / ")
 
 
 def _format_seconds(found: re.Match[str]) -> str:
