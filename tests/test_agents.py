@@ -532,7 +532,10 @@ def test_what_cannot_be_done_is_said(shell, home, words, wrong):
 
 def test_an_agent_is_talked_to_and_shown_from_a_shell(shell, home):
     (home / "config.toml").write_text("[agents.garden]\nname = 'Flora'\n[people.bob]\n[people.ada]\nrole = 'owner'\n")
-    assert "noted in" in shell("chat", "--board", "sim", "--agent", "garden", "-m", "note that the beans are dry")[1]
+    assert (
+        "noted: the beans are dry"
+        in shell("chat", "--board", "sim", "--agent", "garden", "-m", "note that the beans are dry")[1]
+    )
     assert "beans are dry" in next((home / "agents/garden/workspace/memory").rglob("2*.md")).read_text()
     assert "no agent 'gardn'" in shell("chat", "--board", "sim", "--agent", "gardn", "-m", "hello")[1]
     assert "garden (open) with garden, 1 turn" in shell("sessions", "list")[1]

@@ -55,7 +55,7 @@ def test_a_note_that_is_found_and_forgotten_after_a_yes_is_not_shown_as_a_search
         asked = chat(tmp_path, text, "--session", "s").stdout
     assert asked.startswith("Je n'ai encore rien fait. Voulez-vous dire")
     told = chat(tmp_path, "oui", "--session", "s").stdout
-    assert told.startswith("oublié, de memory/")
+    assert told.startswith("oublié : ")
     assert told.splitlines()[1:] == [SIMULATED]
 
 
