@@ -160,7 +160,7 @@ def make_tools(
     def make_rules() -> object:
         from picoclaw.tools.rules import RuleTool
 
-        return RuleTool(home, app.wiring.measured, lambda: str(zone() or ""))
+        return RuleTool(home, app.wiring.measured, lambda: str(zone() or ""), app.list_waiting_names)
 
     def make_skills() -> object:
         from picoclaw.tools.skills import SkillTools
@@ -504,21 +504,16 @@ class App:
 
     def _list_waiting_rules(self) -> dict[int, str]:
         """What each rule means that waits for the owner's yes, by its number; nothing for another person."""
-        from picoclaw.automation.rules import load_rules
-
-        found: dict[int, str] = {}
         waiting = () if self.config.person else self.stores.approvals.waiting()
-        kept = load_rules(self.config.home, datetime.now().astimezone()).rules if waiting else {}
-        for one in waiting:
-            if one.call.name == "rule":
-                name = f"{one.means.partition(':')[0]}:"
-                if one.call.arguments.get("action") == "change":  # what it was shown as before
-                    found = {number: means for number, means in found.items() if not means.startswith(name)}
-                if (
-                    one.call.arguments.get("action") != "add" or name[:-1] not in kept
-                ):  # what was changed, and then kept
-                    found[one.number] = one.means
-        return found
+        return {one.number: one.means for one in waiting if one.call.name == "rule"}
+
+    def list_waiting_names(self) -> list[str]:
+        """The names of the rules that wait for a yes."""
+        return [
+            str(one.call.arguments.get("name", ""))
+            for one in self.stores.approvals.waiting()
+            if one.call.name == "rule"
+        ]
 
     @cached_property
     def agent(self) -> Agent:

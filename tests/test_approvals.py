@@ -15,8 +15,11 @@ from policy_kit import override_effects
 from test_chat_commands import Chat
 from validity import check_body
 
+from picoclaw.app import App
+from picoclaw.config import Config
 from picoclaw.daemon.background import BackgroundWorker
 from picoclaw.errors import Denied, StoreError
+from picoclaw.hw.sim import SimBoard
 from picoclaw.messages import DEFAULT_SESSION, Caller, Inbound, ToolCall
 from picoclaw.records import replace
 from picoclaw.security.guard import ApprovalAnswer, ApprovalManager, Guard
@@ -25,6 +28,7 @@ from picoclaw.store.approvals import MAX_WAITING_PER_SESSION, Approvals
 from picoclaw.store.database import LAST_CHAT_MARK, Database, Marks
 from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.tools.registry import Toolset, tool
+from picoclaw.workspace import prepare_home
 
 NOW = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 WHY = Decision("ask", "exec.owner = ask", "exec, asked for by the owner")
@@ -791,3 +795,25 @@ def test_a_person_at_a_terminal_answers_without_a_chat(tmp_path):
     assert listed[1:] == ["nothing waits for your approval"]
     shown = picoclaw(tmp_path, "approvals", "show", "1").stdout
     assert shown.startswith("number 1: done by terminal\nwrite_file ")
+
+
+RULES_THAT_WAIT = (
+    ("tell me when the greenhouse is above 30", "rule? greenhouse_temperature:"),
+    ("tell me when the greenhouse is below 5", "rule? greenhouse_temperature_2:"),
+    ("no make it 6", "change the rule to this? greenhouse_temperature_2:"),
+    ("show my rules", "1 waits for your yes"),
+    ("/yes 2", "number 2 was replaced by a later question"),
+    ("/yes 1", "the rule is kept: greenhouse_temperature:"),
+    ("show my rules", "3 waits for your yes"),
+    ("/yes 3", "is below 6 °C"),
+    ("/approvals", "Nothing waits for your approval."),
+    ("show my rules", "2. greenhouse_temperature_2:"),
+)
+
+
+def test_rules_that_wait_stay_apart_and_one_that_is_changed_is_asked_about_once(tmp_path):
+    prepare_home(tmp_path / "home")
+    (tmp_path / "home/workspace/BOOTSTRAP.md").unlink(missing_ok=True)
+    with closing(App(Config(tmp_path / "home"), SimBoard())) as app:
+        for text, part in RULES_THAT_WAIT:
+            assert part in app.dispatcher.answer(Inbound("terminal", text)).reply, text

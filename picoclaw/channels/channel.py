@@ -69,6 +69,7 @@ _OUTCOMES = {
     "refused": "not done, because the answer was no",
     "expired": "not done, because nobody answered in time",
     "void": "not done, because it had changed since it was asked",
+    "replaced": "replaced by a later question",
     "unknown": "cut off; whether it was done is not known",
 }
 

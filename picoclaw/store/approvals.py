@@ -21,7 +21,7 @@ from picoclaw.store.conversations import get_process_identity, is_process_alive
 from picoclaw.store.database import Database, StoreConnection, Table, insert, is_valid_row_id
 from picoclaw.text import truncate
 
-ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "unknown"]
+ApprovalState = Literal["waiting", "running", "done", "failed", "refused", "expired", "void", "replaced", "unknown"]
 """refused: the owner said no; void: what it would do had changed by the time of the yes; unknown: cut off in it."""
 
 MAX_WAITING_PER_SESSION, MAX_WAITING = 20, 100
@@ -170,6 +170,7 @@ class Approvals(Table):
             same = "SELECT id FROM approvals WHERE session = ? AND digest = ? AND agent = ? AND state = 'waiting'"
             if found := connection.execute(same, (caller.session, exact, agent)).get:
                 return int(found)
+            self._replace_changed(connection, asked.call, caller.session)
             _check_approval_limits(connection, caller, exact, now)
             call = _encode_json([asked.call.id, asked.call.name, asked.call.arguments])
             about = {"call": call, "effect": asked.effect, "means": asked.means, "digest": exact}
@@ -184,6 +185,17 @@ class Approvals(Table):
                 self._ask(connection, [number], caller.now.tzinfo)
             connection.execute("DELETE FROM approvals WHERE at < ? AND state != 'waiting'", (now - _RETENTION_S,))
             return number
+
+    def _replace_changed(self, connection: StoreConnection, call: ToolCall, session: str) -> None:
+        """End what still waits in the conversation and is changed by a new call, so that no yes does both."""
+        name = call.arguments.get("name")
+        if call.arguments.get("action") != "change" or not name:
+            return
+        for one in reversed(self._where("session = ? AND state = 'waiting'", (session,))):
+            if one.call.name == call.name and one.call.arguments.get("name") == name:
+                replaced = "UPDATE approvals SET state = 'replaced', outcome = ? WHERE id = ?"
+                connection.execute(replaced, ("a later question took its place", one.number))
+                return
 
     def ask(self, numbers: Sequence[int], zone: tzinfo | None) -> Approval | None:
         """Ask about calls that were only kept, by one message; returns the question, None when none of them waits.
@@ -353,6 +365,7 @@ STATE_TEXTS: Mapping[ApprovalState, str] = {
     "refused": "was refused: the answer was no, and it was not done; ask for it anew",
     "expired": "has expired: nobody answered in time, and it was not done",
     "void": "was not done: it had changed meanwhile",
+    "replaced": "was replaced by a later question",
     "unknown": "was cut off; whether it was done is not known",
 }
 """How a question stands that waits no more, as the end of a sentence that begins with its number."""

@@ -54,7 +54,8 @@ class ToolMark:
     approval holds for, by name, such as the working folder or the checksum of a file that it runs. `is_requested` tells
     whether the caller's own words ask for this, so that a tainted turn need not ask. `private`: the call shows, or reveals by
     its errors, the owner's data; its method raises nothing, and judges `{}` for the tool as a whole. `foreign_files` names
-    files written by tainted turns that the call may run.
+    files written by tainted turns that the call may run. `completes` gives arguments that the call leaves open, which then
+    stay as they are while it waits for a yes.
     """
 
     effect: Effect | Callable[[Any, Arguments], Effect | Effects]
@@ -64,6 +65,7 @@ class ToolMark:
     is_requested: Callable[[Any, Arguments, Caller], bool] | None = None
     private: bool | Callable[[Any, Arguments], bool] = False
     foreign_files: Callable[[Any, Arguments], Sequence[str]] | None = None
+    completes: Callable[[Any, Arguments], Mapping[str, Any]] | None = None
 
     def __call__(self, method: Method) -> Method:
         method.__dict__["picoclaw_tool"] = self
@@ -335,9 +337,13 @@ class Toolset:
             )
         found = self.find(call.name)
         try:
-            return found, check_arguments(found.parameters, call.arguments)
+            arguments = check_arguments(found.parameters, call.arguments)
         except InvalidArgument as error:
             raise ToolError(f"argument {error}") from None
+        return found, {
+            **arguments,
+            **found.mark.completes(found.group, arguments),
+        } if found.mark.completes else arguments
 
     def _ask_guard(
         self, found: Tool, arguments: dict[str, Any], call: ToolCall, caller: Caller

@@ -41,9 +41,27 @@ class _RuleDraft(NamedTuple):
 
 
 class RuleTool:
-    def __init__(self, home: Path, measured: Measured, zone: Callable[[], str] = lambda: "") -> None:
-        """`measured()` gives the sensors and their quantities, `zone()` the owner's time zone."""
-        self._home, self._measured, self._zone = home, measured, zone
+    def __init__(
+        self,
+        home: Path,
+        measured: Measured,
+        zone: Callable[[], str] = lambda: "",
+        waiting: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """`measured()` gives the sensors and their quantities, `zone()` the owner's time zone, `waiting()` the names of the
+        rules that wait for a yes.
+        """
+        self._home, self._measured, self._zone, self._waiting = home, measured, zone, waiting
+
+    def _complete(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        """Name a new rule as no other is named, kept or waiting."""
+        if arguments["action"] != "add" or arguments["name"].strip():
+            return {}
+        return {"name": make_rule_name(self._make_table(arguments), {*self._list_names(), *self._waiting()})}
+
+    def _list_names(self) -> list[str]:
+        found = self._load(datetime.now().astimezone())
+        return [name for name in (*found.rules, *found.problems) if name]
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         action = arguments["action"]
@@ -66,7 +84,7 @@ class RuleTool:
     def _is_private(self, arguments: Mapping[str, Any]) -> bool:
         return bool(arguments.get("action", "list") == "list")
 
-    @tool(effect=_effect, means=_means, private=_is_private)
+    @tool(effect=_effect, means=_means, private=_is_private, completes=_complete)
     def rule(
         self,
         action: Literal["list", "add", "remove", "pause", "resume", "change"],
