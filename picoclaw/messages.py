@@ -25,7 +25,7 @@ _ALL_WORDS = "all everything alles alle todo todos tout tous"
 _POLITE_WORDS = """
 it that now please right away immediately the outputs turn switch shut down jetzt sofort bitte mach mache schalt
 schalte stell das ausgange ya ahora mismo por favor las salidas maintenant stp svp vite immediatement s il te
-vous plait les sorties ca ok
+vous plait les sorties ca ok okay pls plz plse thanks thx danke gracias porfa plis xfa merci
 """
 _NO_WORDS = "no nein nee non nope"
 _AFTER_NO_WORDS = "stop stopp stoppe stoppen halt notaus arrete arretez stoppez"  # not "no para": it does not end

@@ -656,7 +656,7 @@ SAFE = "everything is at its safe level; nothing is switched on until you type /
         *("STOP", "stop", " Stop! ", "stop...", "please  stop", "Please stop!", "EMERGENCY STOP!!", "stop, all off"),
         *("stop\r\n", "stop now", "stop all", "STOP EVERYTHING NOW", "stop it all", "stop stop", "everything off, stop", "halt", "Stopp!!"),
         *("ＳＴＯＰ", "halt, stopp!", "alto", "para todo", "corta corta", "arrête tout !!!", "tout arrêter, vite", "stop please"),
-        *("no no stop", "No, stop!", "nein, halt", "no, para", "non, arrête"),
+        *("no no stop", "stop pls", "ok stop it all thanks", "No, stop!", "nein, halt", "no, para", "non, arrête"),
         *("para para q se sale el agua", "Stop, stop! The hose came off.", "halt halt das Wasser läuft über"),
     ],
 )  # fmt: skip
@@ -690,7 +690,18 @@ def test_everything_off_stops_no_rule(pumping, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["stop it", "Stop it now!", "ok stop", "páralo", "arrête ça", "no no stop it", "no, páralo"]
+    "text",
+    [
+        "stop it",
+        "Stop it now!",
+        "ok stop",
+        "ok stop it now pls",
+        "stop it, thanks",
+        "páralo",
+        "arrête ça",
+        "no no stop it",
+        "no, páralo",
+    ],
 )
 def test_stop_it_is_the_one_that_is_on(pumping, text):
     pumping.wiring.outputs.set("pump", "on", 30, "owner")

@@ -48,6 +48,7 @@ def provider(home):  # noqa: F811
         (["how many mins in a fortnight", "and hours"], "1 fortnight = 336 hours"),
         (["how long is it from 22:30 to 6:15"], "22:30 - 6:15: 7 h 45 min"),
         (["how many sleeps till 3 may"], "158 days: 2027-05-03 is a Monday."),
+        (["what date is it a week today"], "7 days: 2026-12-03 is a Thursday."),
         (["how many days until christmas?"], "29 days: 2026-12-25 is a Friday."),
         (["how many days until christmas?", "and what weekday is that"], "29 days: 2026-12-25 is a Friday."),
         (["how long till 7"], "1 h (07:00)"),

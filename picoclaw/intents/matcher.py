@@ -1010,6 +1010,8 @@ class IntentMatcher:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
             return None
+        if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
+            return None  # "how long left on the pump?"
         if "request" not in match.arguments:
             message = str(match.arguments.get("message", ""))
             is_empty = message != "" and message in s.raw and self._says_nothing(message)

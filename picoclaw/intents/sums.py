@@ -537,6 +537,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
         days = [today]
     if not days and last and said & {"count", "weeks", "what", "long"}:
         days = [last]
+    if "what" in said and len(days) == 2 and today in days:  # "what date is it a week today?"
+        days.remove(today)
     if not 0 < len(days) <= 2 or (
         len(days) == 1 and len(said & {"weekend", "weekday"}) + len(weekdays) > 1 and not trusts
     ):
