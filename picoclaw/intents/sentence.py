@@ -73,6 +73,7 @@ _CONDITION = pattern(
 )
 _AND_WORDS = frozenset({"and", "&", "plus"})
 _CLAUSE_MARKS = frozenset(",.;:!?")
+_VOWELS = frozenset("aeiouhy")
 _UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
 _SIGNS = frozenset("+-|=")
 _TRIMMED_CHARS = " \t\r\n.,;:?\"'“”"
@@ -165,15 +166,29 @@ class Sentence:
     def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
         """Mend the words that are not known, but for names; what was written stays as it is for free text.
 
-        A word with a capital letter is a name, but in a language that has `capitals` for other nouns.
+        A word with a capital letter is a name, but in a language that has `capitals` for other nouns. One that is known behind
+        an article or the like without its apostrophe is two: "lair" is "l' air", and "jveux" is "je veux".
         """
-        for i, word in enumerate(self.words):
+        for i in reversed(range(len(self.words))):
+            word = self.words[i]
             if (
                 word not in known
                 and word.isalpha()
                 and (self._tables["capitals"] or not (i and self.raw[self.starts[i]].isupper()))
             ):
-                self.words[i] = f"{word}g" if f"{word}g" in known and word.endswith("in") else fix(word)
+                if parts := self._split_elided(word, known):
+                    begin = self.starts[i]
+                    self.words[i : i + 1], self.starts[i : i + 1] = parts, [begin, begin + len(word) - len(parts[1])]
+                    self.spelt = (*self.spelt[:i], *parts, *self.spelt[i + 1 :])
+                else:
+                    self.words[i] = f"{word}g" if f"{word}g" in known and word.endswith("in") else fix(word)
+
+    def _split_elided(self, word: str, known: Collection[str]) -> list[str]:
+        for elided in self._tables["elisions"]:
+            rest = word.removeprefix(elided[:-1])
+            if len(rest) > 2 and rest in known:  # "dan" is "dann"
+                return [elided if rest[0] in _VOWELS else f"{elided[:-1]}e", rest]
+        return []
 
     @cached_property
     def names(self) -> Mapping[str, tuple[str, str]]:
