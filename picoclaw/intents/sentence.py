@@ -421,7 +421,7 @@ class SlotReader:
     def _every(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """All outputs that are declared."""
         names = list(dict.fromkeys(name for kind, name in s.names.values() if kind == "output"))
-        if names and (hit := s.longest(slot.values, i)):
+        if names and (hit := s.longest(slot.values, i)) and hit[0]:
             more = [{slot.name: name} for name in names[1:]]
             yield {slot.name: names[0]} | ({"_more": more} if more else {}), hit[1]
 
