@@ -141,6 +141,7 @@ VALUES = {
     "sensor": "orangery",
     "noun": "temperature",
     "text": "the fuse is 3 A",
+    "told_fact": "the fuse is 3 A",
     "message": "feed the cat",
     "old": "fuse",
     "new": "the fuse is 5 A",

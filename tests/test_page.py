@@ -520,7 +520,7 @@ def test_it_says_how_it_is_and_ends_at_once(tmp_path):
         client.page.stop()
     while threading.active_count() > before and time.monotonic() - begun < 3:
         time.sleep(0.01)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of an earlier test may have ended meanwhile
 
 
 def test_it_ends_also_while_a_sensor_hangs(tmp_path):
