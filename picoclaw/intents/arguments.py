@@ -425,9 +425,15 @@ def _move(draft: Draft) -> IntentMatch | None:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
         is_same = draft.holds("too_word")  # "à la même heure"
         is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
-        when = when if is_told else keep_clock(when, draft.last, draft.result)
+        when = when if is_told else _keep_part(draft, when, draft.last)
         draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
     return None
+
+
+def _keep_part(draft: Draft, when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
+    parts = draft.book.words["parts"]
+    is_half = any(parts.get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
+    return keep_clock(when, last, draft.result, is_half=is_half)
 
 
 def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:
@@ -466,6 +472,15 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
         and (length := _find_length(draft))
     ):
         draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
+    when, names_a_time = draft.found.get("when"), draft.reader.times.names_a_time
+    if isinstance(when, dict):
+        is_told = any(names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
+        when = when if is_told else _keep_part(draft, when, {"at": str(draft.last.get("when", ""))})
+        minute, hour, *_, days = str(when.get("cron_expr", "0 0 *")).split()
+        if "cron_expr" in when and hour.isdecimal() and minute.isdecimal():
+            when = {"at": f"{int(hour):02}:{int(minute):02}"}
+            draft.found["_only"] = days  # "every evening", "every monday at 8"
+        draft.found["when"] = when
     retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"), amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown

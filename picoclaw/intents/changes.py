@@ -39,14 +39,25 @@ def keep_half_day(
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
 
 
-def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
-    """The same at the time of day before, where only a part of the day was said and that is in it: "every evening" of 18:30."""
+def keep_clock(
+    when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_half: bool = False
+) -> dict[str, Any]:
+    """The same at the time of day before, or twelve hours from it, where only a part of the day was said and that is in it:
+    "every evening" of 18:30 or 6:30. `is_half`: that part was "am" or "pm".
+    """
     fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
         return {**when, "at": f"{before // 60:02}:{before % 60:02}"}
-    if not fixed or before is None or _count_apart(int(fixed[2]) * 60 + int(fixed[1]), before) > _NEAR_MINUTES:
+    day, _, clock = str(when.get("at", "")).rpartition(" ")
+    usual = find_clock(when, "") if fixed or _CLOCK.fullmatch(clock) else None
+    if usual is None or before is None:
         return dict(when)
-    return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}
+    before = min(before, (before + 720) % 1440, key=lambda one: _count_apart(one, usual))
+    if _count_apart(usual, before) > _NEAR_MINUTES and not is_half:
+        return dict(when)
+    if fixed:
+        return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}
+    return {**when, "at": f"{day} {before // 60:02}:{before % 60:02}".strip()}
 
 
 def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
