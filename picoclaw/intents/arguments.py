@@ -472,15 +472,6 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
         and (length := _find_length(draft))
     ):
         draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
-    when, names_a_time = draft.found.get("when"), draft.reader.times.names_a_time
-    if isinstance(when, dict):
-        is_told = any(names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
-        when = when if is_told else _keep_part(draft, when, {"at": str(draft.last.get("when", ""))})
-        minute, hour, *_, days = str(when.get("cron_expr", "0 0 *")).split()
-        if "cron_expr" in when and hour.isdecimal() and minute.isdecimal():
-            when = {"at": f"{int(hour):02}:{int(minute):02}"}
-            draft.found["_only"] = days  # "every evening", "every monday at 8"
-        draft.found["when"] = when
     retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"), amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown

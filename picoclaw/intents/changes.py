@@ -52,7 +52,8 @@ def keep_clock(
     usual = find_clock(when, "") if fixed or _CLOCK.fullmatch(clock) else None
     if usual is None or before is None:
         return dict(when)
-    before = min(before, (before + 720) % 1440, key=lambda one: _count_apart(one, usual))
+    if not fixed:  # "in the evening", of 8:30
+        before = min(before, (before + 720) % 1440, key=lambda one: _count_apart(one, usual))
     if _count_apart(usual, before) > _NEAR_MINUTES and not is_half:
         return dict(when)
     if fixed:
