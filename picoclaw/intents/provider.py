@@ -1003,7 +1003,8 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     if not (minutes := minutes % (720 if end[3] else 1440)):
         return match  # "until noon", at noon: a whole day is hardly meant
     name = "at_seconds" if match.tool == "cron" else "seconds"
-    return match._replace(arguments=match.arguments | {name: minutes * 60}, missing="")
+    seconds = minutes * 60 + match.arguments.get(name, 0)  # and so long after it
+    return match._replace(arguments=match.arguments | {name: seconds}, missing="")
 
 
 def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:

@@ -224,39 +224,33 @@ class WishMatcher(IntentMatcher):
         just before; that it is switched off itself then is left out.
         """
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
-        until: Any = ""
-        then, at, delay = self._book.values("then_word"), until, 0
+        left = before.get("seconds", 0) - passed
+        end, planned = ("", left) if left > 0 else None, None
         for said, match in told:
-            head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
-            ends = len(head.words) in (self._after(head, then, i) for i in range(len(head.words)))
-            near = range(1, min(len(s.words), MAX_SHORT_WORDS) if put else 1)  # "and tell me then"
-            ends |= any(self._after(s, then, i) for i in near)
             tool = match.tool if match else ""
             given = match.arguments if match and tool in {"output", "sensor_read"} else {}
-            order = {name: given[name] for name in _PLANNED if name in given}
-            is_planned = tool == "sensor_read" or given.get("action") in ENDS | {"set"}
-            is_same = given.get("action") == "set" and given.get("name") == before.get("name")  # "then 10 instead"
-            is_after = ends and (until or before.get("seconds", 0) > passed)
-            is_now = s.holds(self._book.values("now_word"))
-            joins = (at or delay) and tool == "output" and not is_now  # "then off, and the fan on"
-            starts = is_planned and not is_same and bool(is_after or joins)
-            is_known = not (at and is_after and not until)  # so long after a time of day is no time that can be told
-            at = (until if is_after else at) if starts else ""
-            delay = delay if joins and starts else 0
-            delay += int(before["seconds"] - passed) if is_after and starts and not until else 0
-            if is_after and starts and put and given.get("action") == "off" and given.get("name") == before.get("name"):
+            is_after = end is not None and self._follows_then(text, said, is_first=not put)
+            is_now = Sentence(said, self.words).holds(self._book.values("now_word"))
+            joins = tool == "output" and not is_now  # "then off, and the fan on"
+            is_again = given.get("name") == before.get("name")
+            is_same = given.get("action") == "set" and is_again  # "then 10 instead"
+            may_wait = (tool == "sensor_read" or given.get("action") in ENDS | {"set"}) and not is_same
+            planned = (end if is_after else planned if joins else None) if may_wait else None
+            if planned and is_after and put and given.get("action") == "off" and is_again:
                 continue
-            later = match if is_known else None
-            if match and starts and is_known:
-                call: dict[str, Any] = {"action": "add", "kind": "tool"}
-                call["message"] = f"{match.tool} {json.dumps(order)}"
-                call |= {} if at else {"at_seconds": delay}
-                waits: dict[str, Any] = {"said": match.said | {"_until": at}, "missing": NEEDS_CLOCK} if at else {}
-                later = match._replace(intent="output_later", tool="cron", arguments=call, **waits)
-            put.append((said, later))
-            until = match.said.get("_until", "") if match and not starts and match.missing == NEEDS_CLOCK else ""
-            before, passed = given, 0.0
+            put.append((said, _plan(match, planned) if match and planned else match))
+            clock, seconds = planned or ("", 0)
+            until = match.said.get("_until", "") if match and not planned else ""
+            end = (until, 0) if until else (clock, seconds + given["seconds"]) if given.get("seconds") else None
+            before = given
         return put
+
+    def _follows_then(self, text: str, said: str, *, is_first: bool) -> bool:
+        """Whether a "then" stands before what a text says there, or near its beginning: "and tell me then"."""
+        head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
+        then, near = self._book.values("then_word"), range(1, 1 if is_first else min(len(s.words), MAX_SHORT_WORDS))
+        is_behind = len(head.words) in (self._after(head, then, i) for i in range(len(head.words)))
+        return is_behind or any(self._after(s, then, i) for i in near)
 
     def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
@@ -823,6 +817,17 @@ def _share_length(told: list[tuple[str, IntentMatch | None]]) -> list[tuple[str,
     lasts = lengths.pop()
     more = [match.arguments | {"options": {**one, "lasts": lasts}} for match, one in zip(rules, options, strict=True)]
     return [(said, match._replace(arguments=given)) for (said, _), match, given in zip(told, rules, more, strict=True)]
+
+
+def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
+    """What is done at a time of day ('' is now) and some seconds after it; None for what itself ends at a time of day."""
+    if match.missing == NEEDS_CLOCK:
+        return None
+    clock, seconds = moment
+    order = {name: match.arguments[name] for name in _PLANNED if name in match.arguments}
+    call = {"action": "add", "kind": "tool", "message": f"{match.tool} {json.dumps(order)}", "at_seconds": int(seconds)}
+    later = match._replace(intent="output_later", tool="cron", arguments=call)
+    return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
 
 
 def _switches(match: IntentMatch) -> bool:
