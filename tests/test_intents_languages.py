@@ -78,8 +78,11 @@ MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
 GREENHOUSE_NOW = "greenhouse: temperature 24.50 °C (bme280 on i2c-1 at 0x76, read just now)"
 
 
-def answer(provider, *texts):
-    """What the last of some lines leads to: the calls, or what is said; each call before it says "done"."""
+def answer(provider, *texts, listed=MappingProxyType(LISTS)):
+    """What the last of some lines leads to: the calls, or what is said; each call before it says "done".
+
+    `listed`: the rows that a tool lists.
+    """
     messages = []
 
     def take(more=()):
@@ -90,8 +93,8 @@ def answer(provider, *texts):
     for text in texts:
         messages.append(Message("user", f"{MOMENT}{text}"))
         events, calls = take()
-        if len(calls) == 1 and calls[0].arguments == {"action": "list"} and calls[0].name in LISTS:
-            rows = Message("tool", LISTS[calls[0].name], call_id=calls[0].id)
+        if len(calls) == 1 and calls[0].arguments == {"action": "list"} and calls[0].name in listed:
+            rows = Message("tool", listed[calls[0].name], call_id=calls[0].id)
             messages += [Message("assistant", "", tuple(calls)), rows]
             events, after = take()
             calls = after or calls
@@ -106,7 +109,7 @@ def answer(provider, *texts):
     return [(call.name, call.arguments) for call in calls] or said
 
 
-def ask_twice(provider, text):
+def ask_twice(provider, text, listed=MappingProxyType(LISTS)):
     """What a text leads to where the reminders are listed first, and then the rules."""
     messages, tools = [Message("user", f"{MOMENT}{text}")], tuple({"name": name} for name in sorted(TOOLS))
     while True:
@@ -115,7 +118,7 @@ def ask_twice(provider, text):
         if len(calls) != 1 or calls[0].arguments != {"action": "list"}:
             told = "".join(event.text for event in events if isinstance(event, Text))
             return [(call.name, call.arguments) for call in calls] or told
-        messages += [Message("assistant", "", (calls[0],)), Message("tool", LISTS[calls[0].name], call_id=calls[0].id)]
+        messages += [Message("assistant", "", (calls[0],)), Message("tool", listed[calls[0].name], call_id=calls[0].id)]
 
 
 def read(quantity, sensor=""):
@@ -643,11 +646,9 @@ def test_a_conversation_goes_on_in_any_language(provider, lines, expected):
 
 
 @pytest.mark.parametrize("text", ["el del jueves quítalo", "den am Donnerstag lösch", "celui du jeudi, supprime-le"])
-def test_one_day_of_a_reminder_is_removed_alone(provider, monkeypatch, text):
-    monkeypatch.setitem(
-        LISTS, "cron", "9: every tuesday and thursday at 18:15 (UTC), next Tue 2026-11-24 18:15 (in 1 d) x"
-    )
-    assert answer(provider, text) == [("cron", {"action": "move", "job": 9, "cron_expr": "15 18 * * 2"})]
+def test_one_day_of_a_reminder_is_removed_alone(provider, text):
+    listed = {"cron": "9: every tuesday and thursday at 18:15 (UTC), next Tue 2026-11-24 18:15 (in 1 d) x"}
+    assert answer(provider, text, listed=listed) == [("cron", {"action": "move", "job": 9, "cron_expr": "15 18 * * 2"})]
 
 
 @pytest.mark.parametrize(
@@ -661,9 +662,9 @@ def test_one_day_of_a_reminder_is_removed_alone(provider, monkeypatch, text):
         ("cancel the one for tomorrow", ("remove", 4)),
     ],
 )
-def test_a_reminder_is_named_by_its_day(provider, monkeypatch, text, expected):
-    monkeypatch.setitem(LISTS, "cron", "3: 20:00 (in 8 h) the door\n4: Tue 2026-11-24 09:00 (in 21 h) Paul")
-    (call,) = answer(provider, text)
+def test_a_reminder_is_named_by_its_day(provider, text, expected):
+    listed = {"cron": "3: 20:00 (in 8 h) the door\n4: Tue 2026-11-24 09:00 (in 21 h) Paul"}
+    (call,) = answer(provider, text, listed=listed)
     assert (call[1]["action"], call[1]["job"]) == expected
 
 
@@ -781,12 +782,11 @@ def test_what_comes_next_of_one_output_is_told(home, text, jobs, rules, waiting,
         ),
     ],
 )
-def test_watering_that_a_rule_does_is_paused_by_that_word(home, monkeypatch, text, rule, expected):
+def test_watering_that_a_rule_does_is_paused_by_that_word(home, text, rule, expected):
     listed = {"rule": f"1. {rule}: every day at 08:00: switch {rule} on", "cron": "no reminders"}
-    monkeypatch.setitem(globals(), "LISTS", listed)
     waiting = {4: "pump: every day at 08:00: switch pump on"}
     provider = make_provider(home, declared=STRANGERS_BOARD, waiting=waiting.copy)
-    found = ask_twice(provider, text)
+    found = ask_twice(provider, text, listed)
     assert found.startswith(expected) if isinstance(expected, str) else found == expected
 
 
