@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gauges import Sample, settled, slope
 
 MEGABYTE = 1024.0
-GROWTH_KB = 6 * MEGABYTE
+GROWTH_KB = 8 * MEGABYTE
 """A daemon adds 8 MB from its 30th to its 600th turn, and nothing afterwards: parts of the matcher's grammar are read when a
 sentence first needs them, conversations grow to their first summary, and the table of interned strings is doubled once."""
 

@@ -29,7 +29,7 @@ def lived(**grows):
     ("grows", "noticed"),
     [
         ({}, set()),
-        ({"rss_kb": 100}, {"growth over 640 turns"}),
+        ({"rss_kb": 140}, {"growth over 640 turns"}),
         ({"supervisor_kb": 40}, {"growth of the supervisor"}),
         ({"files": 1, "sockets": 1}, {"more files open", "more sockets open"}),
         ({"threads": 1}, {"more threads"}),
