@@ -319,9 +319,6 @@ class IntentMatcher:
         begins_order = not s.asks and any(s.longest(self._book.values(name), 0) for name in ("off_word", "on_word"))
         if found and found.tool == "output_history" and begins_order and names_output:
             return None  # "off, and the fan on"
-        called = self._find_names().get(str(found.said.get("_called", "")).lower(), ("", "")) if found else ("", "")
-        if found and called[0] == "output" and found.intent == "cron_left" and not s.holds(self._reminders):
-            return make_match(self.intents["output_state"], {"_name": called[1]}, 1.0, "template")
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}

@@ -340,10 +340,8 @@ class Toolset:
             arguments = check_arguments(found.parameters, call.arguments)
         except InvalidArgument as error:
             raise ToolError(f"argument {error}") from None
-        return found, {
-            **arguments,
-            **found.mark.completes(found.group, arguments),
-        } if found.mark.completes else arguments
+        complete = found.mark.completes
+        return found, {**arguments, **complete(found.group, arguments)} if complete else arguments
 
     def _ask_guard(
         self, found: Tool, arguments: dict[str, Any], call: ToolCall, caller: Caller

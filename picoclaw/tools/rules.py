@@ -57,11 +57,8 @@ class RuleTool:
         """Name a new rule as no other is named, kept or waiting."""
         if arguments["action"] != "add" or arguments["name"].strip():
             return {}
-        return {"name": make_rule_name(self._make_table(arguments), {*self._list_names(), *self._waiting()})}
-
-    def _list_names(self) -> list[str]:
-        found = self._load(datetime.now().astimezone())
-        return [name for name in (*found.rules, *found.problems) if name]
+        names = _list_names(self._load(datetime.now().astimezone()))
+        return {"name": make_rule_name(self._make_table(arguments), {*names, *self._waiting()})}
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         action = arguments["action"]
@@ -124,7 +121,7 @@ class RuleTool:
         With a whole condition, one to be changed need not be there yet: its first form may still wait for a yes.
         """
         action, said, found = arguments["action"], arguments["name"].strip(), self._load(now)
-        names = [name for name in (*found.rules, *found.problems) if name]
+        names = _list_names(found)
         limit = arguments["when"].strip() if action == "change" else ""
         writes = action in {"add", "change"}
         table = self._make_table(arguments) if writes and not _NUMBER.fullmatch(limit) else {}
@@ -172,6 +169,10 @@ def explain_rules(found: rules.RuleSet) -> Iterator[str]:
     """Explain every rule, and say which are not followed."""
     yield from (rules.explain_rule(one) for one in found.rules.values())
     yield from (f"not followed: {problem}" for problem in found.problems.values())
+
+
+def _list_names(found: "RuleSet") -> list[str]:
+    return [name for name in (*found.rules, *found.problems) if name]
 
 
 def match_rule_name(name: str, names: Sequence[str]) -> str:
