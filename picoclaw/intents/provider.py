@@ -10,8 +10,7 @@ from typing import Any
 
 from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
-from picoclaw.intents.arguments import READS, change_days
-from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
+from picoclaw.intents.arguments import READS
 from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
@@ -19,7 +18,6 @@ from picoclaw.intents.conversation import (
     count_passed,
     find_likest,
     find_topic,
-    is_alike,
     is_recent,
     keep_days,
     keep_named,
@@ -37,15 +35,15 @@ from picoclaw.intents.grammar import (
     is_whole,
     make_match,
 )
-from picoclaw.intents.matcher import HOLE
+from picoclaw.intents.lookups import NAME_WORD, Lookup, merge_calls
 from picoclaw.intents.results import JOB_NUMBER, ResultWording
-from picoclaw.intents.sentence import ANY_ONE, NO_CALL, fold_name
+from picoclaw.intents.sentence import NO_CALL, fold_name
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
 from picoclaw.prompts import remove_hints
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
+from picoclaw.times import WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
 _SHOWN = "that"
@@ -55,32 +53,21 @@ _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
-_MAX_NAME_WORDS = 3
+_MAXNAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _TAKES_BACK = {"add": "cron_remove", "skip": "cron_resume"}
 _MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
 _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
-_ALL = "**"
-"""Names all that are in the list."""
-_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILINE)
-"""A note in what a search of them has found."""
-_AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
-"""What of a row is another one a minute later, and what parts its number from it."""
 _SETS = frozenset({"set", "add", "move", "snooze", "update", "change"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
-_NAME_WORD = pattern(r"[^\W\d_]+")
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
-_LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
-_CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 
 
-_NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
-_NO_RULE, _WHICH_SENSOR = "error: there is no rule ", "error: which sensor? "
-_NO_SENSOR, _NO_BOARD = "error: no sensor ", "error: no board "
+_NO_RULE = "error: there is no rule "
 
 
 class IntentProvider:
@@ -321,15 +308,15 @@ class IntentProvider:
                 return value  # a rule's, as it was told
             if name == "when":  # of a rule: what is measured has no name of the owner's
                 sensor, dot, rest = value.partition(".")
-                return _NAME_WORD.sub(translate, sensor) + dot + rest if dot else value
+                return NAME_WORD.sub(translate, sensor) + dot + rest if dot else value
             whole = str(names.get(fold_name(value).replace("_", " "), "")).split()
             if known := next((one for one in whole if one in declared), ""):
                 return known
-            said = _NAME_WORD.sub(translate, value)
+            said = NAME_WORD.sub(translate, value)
             if match.tool == "rule" and name == "name":
                 return said  # "pump_2" is no "pump"
-            parts = set(_NAME_WORD.findall(said))  # "grow lamp" is the grow_light, where a lamp is that
-            return next((one for one in declared if one in said and {*_NAME_WORD.findall(one)} == parts), said)
+            parts = set(NAME_WORD.findall(said))  # "grow lamp" is the grow_light, where a lamp is that
+            return next((one for one in declared if one in said and {*NAME_WORD.findall(one)} == parts), said)
 
         def replace(table: Mapping[str, Any]) -> dict[str, Any]:
             return {name: replace_name(name, value) for name, value in table.items()}
@@ -348,139 +335,6 @@ class IntentProvider:
         """The outputs that the last texts of a user's name, the newest first."""
         texts = [clean_text(message.text) for message in messages if message.role == "user"]
         return [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
-
-    def _find_all_called(
-        self, match: IntentMatch | None, rows: str, now: datetime | None, spoken: Sequence[str]
-    ) -> list[IntentMatch | None]:
-        """The same for each of a list, where all are meant; else for the one that is named."""
-        if match and "_like" in match.said:
-            return [self._find_like(match, rows)]
-        if match and "_reach" in match.said:
-            return [self._choose_side(match, rows)]
-        if not match or match.said.get("_called") != _ALL:
-            return [self._find_called(match, rows, now, spoken)]
-        told = self._matcher.tools[match.tool]["gives"]["job"]
-        numbers = [int(found[1]) for row in rows.splitlines() if (found := re.match(told, row))]
-        if not numbers:
-            return [match._replace(tool="", answer=self._wording.tell(match, rows), said={})]
-        said = {key: value for key, value in match.said.items() if key != "_called"}
-        return [match._replace(arguments=match.arguments | {"job": number}, said=said) for number in numbers]
-
-    def _choose_side(self, match: IntentMatch, reading: str) -> IntentMatch:
-        """A rule for when a value gets to a limit: it is below it where the value is above it now."""
-        now = re.search(self._matcher.tools["sensor_read"]["row"], reading)
-        side = _LIMIT_ABOVE.search(str(match.arguments["when"]))
-        said = {name: value for name, value in match.said.items() if name != "_reach"}
-        if not now or not now["value"] or not side or float(now["value"]) <= float(side[1]):
-            return match._replace(said=said)
-        turned = {"when": str(match.arguments["when"]).replace(" above ", " below ")}
-        if "notify" in match.arguments:
-            turned["notify"] = self._wording.tell(match, turned["when"].replace(".", ": ", 1))
-        return match._replace(arguments=match.arguments | turned, said=said)
-
-    def _find_called(
-        self, match: IntentMatch | None, rows: str, now: datetime | None, spoken: Sequence[str]
-    ) -> IntentMatch | None:
-        """The same with the number of what it names by words, found in a list; what to say where that is none or several.
-
-        Of several that have no name, the one that is about one of the outputs `spoken` of is meant.
-        """
-        name = match.said.get("_called", "") if match else ""
-        if not match or not name:
-            return match
-        told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
-        rows_of_one = [row for row in rows.splitlines() if re.match(told, row)]
-        day, at = self._matcher.words["days"].get(fold_name(name.lower()), ""), self._matcher.words["at"]
-        names = [name, day, day[:3]] if day in WEEKDAYS else [name]  # "the one on sunday"
-        fits = [row for row in rows_of_one if name == ANY_ONE or any(_is_called(one, row) for one in names)]
-        if not fits and now and (due := self._matcher.read_due_day(name)):  # "the one tonight"
-            fits = [row for row in rows_of_one if row in keep_days(rows, due, now.date()).splitlines()]
-        clocks: list[str] = []
-        if not fits and (hours := [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{next(iter(at))} {name}"))]):
-            clocks = [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]  # "the 7 o'clock one"
-            fits = [row for row in rows_of_one if any(f" {one}" in row for one in clocks)]
-        near = ([row for row in fits if one in row.split(": ")[0].split()] for one in spoken if name == ANY_ONE)
-        fits = next((rows_of_it for rows_of_it in near if len(rows_of_it) == 1), fits)
-        if match.tool == "rule" and name != ANY_ONE:  # whose rows are not in the owner's words
-            like = self._matcher.list_like(name) or name.split()
-            fits = [rows_of_one[n] for n in find_likest(like, rows_of_one)]
-            waiting = self._list_waiting() if not fits and match.arguments.get("action") in {"pause", "resume"} else {}
-            meant = [[*waiting.items()][n] for n in find_likest(like, [*waiting.values()])]
-            if len(meant) == 1:
-                fields = {"waits": meant[0][0], "rule": meant[0][1].partition(":")[0]}
-                answer = fill_fields(self._matcher.intents["rule_waits"].answer, fields)
-                return match._replace(tool="", answer=answer, said={})
-        if len(fits) == 1 and (found := re.match(told, fits[0])):
-            said = {key: value for key, value in match.said.items() if key != "_called"}
-            one = {"name": found[1]} if match.tool == "rule" else {"job": int(found[1])}
-            days = ",".join(str(n) for n, named in enumerate(CRON_WEEKDAYS) if f" {named}" in fits[0])
-            clock = _CLOCK_OF_ROW.search(fits[0])
-            weekly = f"{int(clock[2])} {int(clock[1])} * * {days}" if clock and days else ""
-            if day in WEEKDAYS and "," in days and weekly and match.arguments.get("action") == "remove":
-                left = change_days(weekly, str(CRON_WEEKDAYS.index(day)), "")
-                one |= {"action": "move", "cron_expr": left}  # of two days, the other one stays
-            elif match.arguments.get("action") == "remove" and (left := leave_out_times(fits[0], clocks, days)):
-                one |= {"action": "move", "cron_expr": left}  # and of three times of day, the other two
-            moved = keep_half_day(match.arguments | one, {"at": clock[0] if clock else ""}, "")
-            return match._replace(arguments=change_weekday(moved, {"cron_expr": weekly}), said=said)
-        intent = self._matcher.intents[match.intent]
-        if not fits and intent.otherwise:
-            given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
-            other = self._matcher.intents[intent.otherwise]
-            return make_match(other, {**given, "_called": name}, match.score, match.route)
-        text = fill_fields(self._matcher.say["several" if fits else "unnamed"], {"name": name, "exact": intent.exact})
-        if name == ANY_ONE:
-            numbers = ", ".join(found[1] for row in fits if (found := re.match(told, row)))
-            text = fill_fields(self._matcher.say["which"], {"names": numbers}) if fits else ""
-        waits = self._tell_waiting(match) if match.tool == "rule" else []
-        return match._replace(
-            tool="", answer="\n".join([text, self._wording.tell(match, rows), *waits]).strip(), said={}
-        )
-
-    def _find_like(self, match: IntentMatch, result: str) -> IntentMatch:
-        """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
-        like, say = match.said["_like"], self._matcher.say
-        list_tool = "memory_search" if match.tool.startswith("memory") else match.tool
-        if match.tool in {"cron", "rule"}:
-            told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
-            found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
-            rows = {number: self._wording.tell(match, _AHEAD.sub("", row)) for number, row in found}
-        else:
-            found = [(note, note) for note in dict.fromkeys(_NOTE_ROW.findall(result))]
-            rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
-        names, best = [*rows], find_likest(like["words"], [row for _, row in found])
-        best = [names.index(like["named"])] if like.get("named") in rows else best
-        lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
-        if len(best) != 1:
-            told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
-            lines = f"{told}\n{lines}" if lines else self._wording.tell(match._replace(tool=list_tool), result)
-            waits = self._tell_waiting(match) if match.tool == "rule" else []
-            return match._replace(tool="", answer="\n".join([lines, *waits]), said={})
-        value, shown = found[best[0]][0], rows[names[best[0]]]
-        done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
-        told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
-        if match.tool not in self._confirmed() and shown not in like.get("asked", ""):
-            return match._replace(tool="", answer=told, said={})
-        made = {name: type(one)(value) if HOLE in str(one) else one for name, one in match.arguments.items()}
-        return match._replace(arguments=made, said={}, missing="", route="frame")
-
-    def _find_looked_for(
-        self, wishes: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any]
-    ) -> ToolCall | None:
-        """The call that lists what one of the wishes names, where there is one."""
-        for _, match in wishes:
-            if not match or match.tool not in offered:
-                continue
-            if "_reach" in match.said and match.arguments.get("action") == "add":
-                sensor, dot, quantity = str(match.arguments["when"]).partition(" ")[0].partition(".")
-                return ToolCall("", "sensor_read", {"quantity": quantity, "sensor": sensor}) if dot else None
-            if "_like" in match.said and len(wishes) == 1:
-                is_note = match.tool.startswith("memory")
-                query = {"query": " ".join(match.said["_like"]["words"])}
-                return ToolCall("", "memory_search", query) if is_note else ToolCall("", match.tool, LOOK_UP)
-            if "_called" in match.said and match.route != "proposal":
-                return ToolCall("", match.tool, LOOK_UP)
-        return None
 
     def _answered_which(
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
@@ -631,7 +485,7 @@ class IntentProvider:
         own = self._matcher.match(text, offered)
         if is_whole(own):
             intent = self._matcher.intents[own.intent]
-            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAX_NAME_WORDS
+            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAXNAME_WORDS
             if not is_name:
                 return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
@@ -756,6 +610,10 @@ class IntentProvider:
         """How results are told in the language of the text."""
         return ResultWording(self._matcher.say, self._matcher.tools, self._matcher.intents)
 
+    @property
+    def _lookup(self) -> Lookup:
+        return Lookup(self._matcher, self._wording, self._list_waiting, self._confirmed())
+
     def _name_moment(self, text: str) -> dict[str, str]:
         """The weekday, the date and the time in the head of a message, in the words of the language."""
         moment = _read_moment(text)
@@ -775,9 +633,7 @@ class IntentProvider:
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= self.unlisted if offered else set()
         found = self._looked_up(request.messages, offered) if last.role == "tool" else []
-        again = _ask_elsewhere(request.messages, offered) if last.role == "tool" else None
-        retries = (self._ask_usual, self._ask_inside) if last.role == "tool" else ()
-        if again := again or next(filter(None, (retry(request.messages) for retry in retries)), None):
+        if again := self._find_retry(request.messages, offered) if last.role == "tool" else None:
             yield ToolCall(f"intent-{len(request.messages)}", *again)
             yield End("tool_calls", Usage())
             return
@@ -792,7 +648,7 @@ class IntentProvider:
             self._understood(request.messages, offered) if last.role == "user" and request.messages else []
         )
         self._latest = last, wishes
-        if named := self._find_looked_for(wishes, offered):
+        if named := self._lookup.find_call(wishes, offered):
             yield ToolCall(f"intent-{len(request.messages)}", named.name, named.arguments)
             yield End("tool_calls", Usage())
             return
@@ -825,31 +681,14 @@ class IntentProvider:
         is_whole = match.route == "proposal" and bool(match.arguments) and "_like" not in match.said
         return is_whole and match.tool in self._confirmed()
 
-    def _ask_usual(self, messages: Sequence[Message]) -> tuple[str, dict[str, Any]] | None:
-        """The same of what a sensor measures, after it was found not to measure what the question before was about."""
+    def _find_retry(self, messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:
+        """What is called instead of the only call of the last turn, which has failed; None where nothing is."""
         turn = split_turns(messages)[-1:]
         calls = list_calls(turn[0]) if turn else []
-        if len(calls) != 1 or not calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED)):
+        if len(calls) != 1:
             return None
-        name, given = calls[0][0].name, calls[0][0].arguments
-        quantity, sensor = str(given.get("quantity") or ""), str(given.get("sensor") or "")
-        is_ours = name in {"sensor_read", "sensor_history"} and sensor in self._declared()
-        heard = self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
-        if not is_ours or not quantity or heard.names_quantity(clean_text(turn[0][0].text), quantity):
-            return None
-        rest = {key: value for key, value in given.items() if key != "quantity"}
-        usual = self._matcher.words["usual"].get(sensor, "")
-        return name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
-
-    def _ask_inside(self, messages: Sequence[Message]) -> tuple[str, dict[str, Any]] | None:
-        """A rule that switches something by the sensor inside, where several may be meant and it is shown before it is kept."""
-        turn = split_turns(messages)[-1:]
-        calls = list_calls(turn[0]) if turn else []
-        if len(calls) != 1 or not calls[0][1].startswith(_WHICH_SENSOR) or "rule" not in self._confirmed():
-            return None
-        given, listed = calls[0][0].arguments, calls[0][1].partition(";")[0].replace(",", "").split()
-        inside = next((one for one in self._matchers["en"].words["names"]["inside"].split() if one in listed), "")
-        return ("rule", given | {"when": f"{inside}.{given['when']}"}) if inside and given.get("output") else None
+        self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
+        return self._lookup.find_retry(clean_text(turn[0][0].text), *calls[0], self._declared(), offered)
 
     def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[tuple[str, IntentMatch | None]]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
@@ -862,7 +701,7 @@ class IntentProvider:
         wishes = self._understood(messages[:asked], offered)
         now = read_clock(messages)
         for call, result in zip(calls, results, strict=False):
-            named = self._find_looked_for(wishes, offered)
+            named = self._lookup.find_call(wishes, offered)
             if (
                 not named
                 or (named.name, named.arguments) != (call.name, call.arguments)
@@ -871,7 +710,7 @@ class IntentProvider:
                 return []
             rows = remove_hints(result)
             spoken = self._list_spoken(messages[:asked])
-            wishes = [(said, one) for said, match in wishes for one in self._find_all_called(match, rows, now, spoken)]
+            wishes = [(said, one) for said, match in wishes for one in self._lookup.use(match, rows, now, spoken)]
         return wishes
 
     def close(self) -> None:
@@ -905,7 +744,7 @@ class IntentProvider:
     def _results(self, messages: Sequence[Message]) -> str:
         """What the calls of the last turn have brought, one after the other."""
         turn = split_turns(messages)[-1:]
-        calls = _merge_elsewhere(list_calls(turn[0]) if turn else [])
+        calls = merge_calls(list_calls(turn[0]) if turn else [])
         if not calls:
             return self._wording.tell_result(None, remove_hints(messages[-1].text))
         asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
@@ -930,7 +769,7 @@ class IntentProvider:
             told.append(self._wording.compare([result for _, result in calls], matches))
         is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
         if is_missed or any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
-            told += self._tell_waiting(matches[-1] if matches else None, asked_of)
+            told += self._lookup.tell_waiting(matches[-1] if matches else None, asked_of)
         if asked_of and not any(told):
             told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
         if undone := [text for text, match in wishes if match is None]:
@@ -943,12 +782,6 @@ class IntentProvider:
         if match.tool != call.name and other and other.tool == call.name:
             return make_match(other, call.arguments, match.score, match.route)
         return match if match.tool == call.name else None
-
-    def _tell_waiting(self, match: IntentMatch | None, name: str = "") -> list[str]:
-        """The rules that wait for a yes, each in a line; those of one output where it is named."""
-        waiting = {n: means for n, means in self._list_waiting().items() if not name or keep_named(means, name)}
-        shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in waiting.items())
-        return [fill_fields(self._matcher.say["waits"], one) for one in shown]
 
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
@@ -1005,38 +838,6 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     name = "at_seconds" if match.tool == "cron" else "seconds"
     seconds = minutes * 60 + match.arguments.get(name, 0)  # and so long after it
     return match._replace(arguments=match.arguments | {name: seconds}, missing="")
-
-
-def _ask_elsewhere(messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:
-    """What another board is asked after this one was found to have no such sensor; None when that is not the case."""
-    turn = split_turns(messages)[-1:]
-    calls = list_calls(turn[0]) if turn and "fleet_read" in offered else []
-    if len(calls) != 1 or calls[0][0].name != "sensor_read" or not calls[0][1].startswith(_NO_SENSOR):
-        return None
-    given = calls[0][0].arguments
-    name, quantity = str(given.get("sensor") or ""), str(given.get("quantity") or "")
-    return ("fleet_read", {"board": name, "sensor": quantity}) if name else None
-
-
-def _merge_elsewhere(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
-    """Take another board's reading for this one's, unless no other board was meant either, and leave out what was looked up."""
-    names = [call.name for call, _ in calls]
-    if len(calls) == 2 and names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
-        return calls[1:]  # the note was only looked up
-    if len(calls) == 2 and names[0] == names[1] and calls[0][1].startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR)):
-        failed = calls[1][1].startswith("error: ") and WAITING_FOR_APPROVAL not in calls[1][1]
-        return calls if failed else calls[1:]
-    if names != ["sensor_read", "fleet_read"]:
-        return calls
-    (asked, own), (_, other) = calls
-    return [(asked, own if other.startswith(_NO_BOARD) else other)]
-
-
-def _is_called(name: str, row: str) -> bool:
-    """Whether each word of a name is in a row of a list, an ending more or less: "watering" is "water the plants"."""
-    words = [fold_name(word) for word in _NAME_WORD.findall(row.lower())]
-    wanted = [fold_name(word) for word in _NAME_WORD.findall(name.lower()) if len(word) > 1]
-    return bool(wanted) and all(any(is_alike(one, word) for word in words) for one in wanted)
 
 
 def _adds_to(given: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

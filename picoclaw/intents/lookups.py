@@ -1,0 +1,258 @@
+"""Calls that come before or instead of another: a list for what a wish names by words, another sensor for one that is missing."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from picoclaw.errors import WAITING_FOR_APPROVAL
+from picoclaw.intents.arguments import change_days
+from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
+from picoclaw.intents.conversation import LOOK_UP, find_likest, is_alike, keep_days, keep_named
+from picoclaw.intents.grammar import IntentMatch, fill_fields, make_match
+from picoclaw.intents.matcher import HOLE
+from picoclaw.intents.results import ResultWording
+from picoclaw.intents.sentence import ANY_ONE, fold_name
+from picoclaw.intents.wishes import WishMatcher
+from picoclaw.messages import ToolCall
+from picoclaw.text import pattern
+from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
+
+NAME_WORD = pattern(r"[^\W\d_]+")
+_ALL = "**"
+"""Names all that are in the list."""
+_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILINE)
+"""A note in what a search of them has found."""
+_AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
+"""What of a row is another one a minute later, and what parts its number from it."""
+_CLOCK = pattern(r"\d\d:\d\d")
+_LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
+_CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
+_NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
+_NO_SENSOR, _NO_BOARD, _WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
+
+Rows = Sequence[str]
+
+
+class Lookup:
+    """What is looked up for a wish in one language, and what the wish is with what was found."""
+
+    def __init__(
+        self,
+        matcher: WishMatcher,
+        wording: ResultWording,
+        list_waiting: Callable[[], Mapping[int, str]],
+        confirmed: Collection[str],
+    ) -> None:
+        self._matcher, self._wording, self._list_waiting, self._confirmed = matcher, wording, list_waiting, confirmed
+
+    def find_call(self, wishes: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any]) -> ToolCall | None:
+        """The call that lists what one of the wishes names, where there is one."""
+        for _, match in wishes:
+            if not match or match.tool not in offered:
+                continue
+            if "_reach" in match.said and match.arguments.get("action") == "add":
+                sensor, dot, quantity = str(match.arguments["when"]).partition(" ")[0].partition(".")
+                return ToolCall("", "sensor_read", {"quantity": quantity, "sensor": sensor}) if dot else None
+            if "_like" in match.said and len(wishes) == 1:
+                is_note = match.tool.startswith("memory")
+                query = {"query": " ".join(match.said["_like"]["words"])}
+                return ToolCall("", "memory_search", query) if is_note else ToolCall("", match.tool, LOOK_UP)
+            if "_called" in match.said and match.route != "proposal":
+                return ToolCall("", match.tool, LOOK_UP)
+        return None
+
+    def use(
+        self, match: IntentMatch | None, result: str, now: datetime | None, spoken: Sequence[str]
+    ) -> list[IntentMatch | None]:
+        """The same wish with what was looked up for it: once for each row where all are meant; what to say where none is found.
+
+        Of several that have no name, the one that is about one of the outputs `spoken` of is meant.
+        """
+        if match and "_like" in match.said:
+            return [self._use_likest(match, result)]
+        if match and "_reach" in match.said:
+            return [self._choose_side(match, result)]
+        name = match.said.get("_called", "") if match else ""
+        if not match or not name:
+            return [match]
+        told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
+        rows = {row: found[1] for row in result.splitlines() if (found := re.match(told, row))}
+        if name == _ALL:
+            ones = (match._replace(arguments=match.arguments | {"job": int(number)}) for number in rows.values())
+            return [*map(_forget_name, ones)] or [self._answer(match, self._wording.tell(match, result))]
+        if match.tool == "rule" and name != ANY_ONE:
+            fits = self._find_rules(name, [*rows])
+            if not fits and (waits := self._name_waiting(match, name)):
+                return [waits]
+        else:
+            fits = self._find_jobs(name, [*rows], now, spoken)
+        if len(fits) == 1:
+            return [self._use_row(match, fits[0], rows[fits[0]], name)]
+        intent = self._matcher.intents[match.intent]
+        if not fits and intent.otherwise:
+            given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
+            other = self._matcher.intents[intent.otherwise]
+            return [make_match(other, {**given, "_called": name}, match.score, match.route)]
+        return [self._ask_which(match, name, [rows[row] for row in fits], result)]
+
+    def tell_waiting(self, match: IntentMatch | None, name: str = "") -> list[str]:
+        """The rules that wait for a yes, each in a line; those of one output where it is named."""
+        waiting = {n: means for n, means in self._list_waiting().items() if not name or keep_named(means, name)}
+        shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in waiting.items())
+        return [fill_fields(self._matcher.say["waits"], one) for one in shown]
+
+    def find_retry(
+        self, text: str, call: ToolCall, result: str, sensors: Collection[str], offered: Collection[Any]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """What is called instead of a call that has failed, by what it failed with; None where nothing is."""
+        given = call.arguments
+        sensor, quantity = str(given.get("sensor") or ""), str(given.get("quantity") or "")
+        if result.startswith(_NO_SENSOR) and call.name == "sensor_read" and sensor and "fleet_read" in offered:
+            return "fleet_read", {"board": sensor, "sensor": quantity}
+        if result.startswith((_NOT_KEPT, _NOT_MEASURED)) and call.name in {"sensor_read", "sensor_history"}:
+            if sensor not in sensors or not quantity or self._matcher.names_quantity(text, quantity):
+                return None  # the quantity was not taken from the question before
+            usual = self._matcher.words["usual"].get(sensor, "")
+            rest = {key: value for key, value in given.items() if key != "quantity"}
+            return call.name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
+        if result.startswith(_WHICH_SENSOR) and given.get("output") and "rule" in self._confirmed:
+            names = self._matcher.words["names"].values()
+            meant = {word for named in names if named.startswith("inside") for word in named.split()}
+            inside = [one for one in result.partition(";")[0].replace(",", "").split() if one in meant]
+            if len(inside) == 1:  # what is shown first may be taken for granted
+                return "rule", given | {"when": f"{inside[0]}.{given['when']}"}
+        return None
+
+    def _find_jobs(self, name: str, rows: Rows, now: datetime | None, spoken: Sequence[str]) -> Rows:
+        """The rows that a name means: by its words, else by the day it names, else by the time of day."""
+        if name == ANY_ONE:
+            near = ([row for row in rows if one in row.split(": ")[0].split()] for one in spoken)
+            return next((found for found in near if len(found) == 1), rows)
+        day = self._read_weekday(name)
+        if fits := [row for row in rows if any(_is_called(one, row) for one in (name, day, day[:3]))]:
+            return fits  # "the one on sunday" as well
+        due = self._matcher.read_due_day(name) if now else ""
+        if now and due and (fits := keep_days("\n".join(rows), due, now.date()).splitlines()) and fits[0] in rows:
+            return fits
+        clocks = self._read_clocks(name)
+        return [row for row in rows if any(f" {clock}" in row for clock in clocks)]
+
+    def _find_rules(self, name: str, rows: Rows) -> Rows:
+        """The rules, whose rows are not in the owner's words, that have most of those of a name."""
+        return [rows[n] for n in find_likest(self._matcher.list_like(name) or name.split(), rows)]
+
+    def _name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:
+        """What to say where the rule to be paused or resumed waits for its yes yet; None where it does not."""
+        waiting = self._list_waiting() if match.arguments.get("action") in {"pause", "resume"} else {}
+        fits = self._find_rules(name, [*waiting.values()])
+        if len(fits) != 1:
+            return None
+        number = next(number for number, means in waiting.items() if means == fits[0])
+        fields = {"waits": number, "rule": fits[0].partition(":")[0]}
+        return self._answer(match, fill_fields(self._matcher.intents["rule_waits"].answer, fields))
+
+    def _use_row(self, match: IntentMatch, row: str, number: str, name: str) -> IntentMatch:
+        """The wish for one row of a list: of several days or times of day, the others stay where one is removed."""
+        one: dict[str, Any] = {"name": number} if match.tool == "rule" else {"job": int(number)}
+        days = ",".join(str(n) for n, named in enumerate(CRON_WEEKDAYS) if f" {named}" in row)
+        clock = _CLOCK_OF_ROW.search(row)
+        weekly = f"{int(clock[2])} {int(clock[1])} * * {days}" if clock and days else ""
+        if match.arguments.get("action") == "remove":
+            day = self._read_weekday(name)
+            if day and "," in days and weekly:
+                left = change_days(weekly, str(CRON_WEEKDAYS.index(day)), "")
+            else:
+                left = leave_out_times(row, self._read_clocks(name), days)
+            one |= {"action": "move", "cron_expr": left} if left else {}
+        moved = keep_half_day(match.arguments | one, {"at": clock[0] if clock else ""}, "")
+        return _forget_name(match._replace(arguments=change_weekday(moved, {"cron_expr": weekly})))
+
+    def _ask_which(self, match: IntentMatch, name: str, numbers: Sequence[str], result: str) -> IntentMatch:
+        """Ask which of several rows is meant, or say that none is."""
+        say, exact = self._matcher.say, self._matcher.intents[match.intent].exact
+        text = fill_fields(say["several" if numbers else "unnamed"], {"name": name, "exact": exact})
+        if name == ANY_ONE:
+            text = fill_fields(say["which"], {"names": ", ".join(numbers)}) if numbers else ""
+        waits = self.tell_waiting(match) if match.tool == "rule" else []
+        return self._answer(match, "\n".join([text, self._wording.tell(match, result), *waits]).strip())
+
+    def _use_likest(self, match: IntentMatch, result: str) -> IntentMatch:
+        """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
+        like, say = match.said["_like"], self._matcher.say
+        list_tool = "memory_search" if match.tool.startswith("memory") else match.tool
+        if match.tool in {"cron", "rule"}:
+            told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
+            found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
+            rows = {number: self._wording.tell(match, _AHEAD.sub("", row)) for number, row in found}
+        else:
+            found = [(note, note) for note in dict.fromkeys(_NOTE_ROW.findall(result))]
+            rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
+        names, best = [*rows], find_likest(like["words"], [row for _, row in found])
+        best = [names.index(like["named"])] if like.get("named") in rows else best
+        lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
+        if len(best) != 1:
+            told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
+            lines = f"{told}\n{lines}" if lines else self._wording.tell(match._replace(tool=list_tool), result)
+            waits = self.tell_waiting(match) if match.tool == "rule" else []
+            return self._answer(match, "\n".join([lines, *waits]))
+        value, shown = found[best[0]][0], rows[names[best[0]]]
+        done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
+        told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
+        if match.tool not in self._confirmed and shown not in like.get("asked", ""):
+            return self._answer(match, told)
+        made = {name: type(one)(value) if HOLE in str(one) else one for name, one in match.arguments.items()}
+        return match._replace(arguments=made, said={}, missing="", route="frame")
+
+    def _choose_side(self, match: IntentMatch, reading: str) -> IntentMatch:
+        """A rule for when a value gets to a limit: it is below it where the value is above it now."""
+        now = re.search(self._matcher.tools["sensor_read"]["row"], reading)
+        side = _LIMIT_ABOVE.search(str(match.arguments["when"]))
+        said = {name: value for name, value in match.said.items() if name != "_reach"}
+        if not now or not now["value"] or not side or float(now["value"]) <= float(side[1]):
+            return match._replace(said=said)
+        turned = {"when": str(match.arguments["when"]).replace(" above ", " below ")}
+        if "notify" in match.arguments:
+            turned["notify"] = self._wording.tell(match, turned["when"].replace(".", ": ", 1))
+        return match._replace(arguments=match.arguments | turned, said=said)
+
+    def _read_weekday(self, name: str) -> str:
+        """The day of the week that a name is; '' for none."""
+        day = str(self._matcher.words["days"].get(fold_name(name.lower()), ""))
+        return day if day in WEEKDAYS else ""
+
+    def _read_clocks(self, name: str) -> list[str]:
+        """The times of day that a name may be, "the 7 o'clock one" both 07:00 and 19:00."""
+        at = next(iter(self._matcher.words["at"]))
+        hours = [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{at} {name}"))]
+        return [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]
+
+    @staticmethod
+    def _answer(match: IntentMatch, text: str) -> IntentMatch:
+        return match._replace(tool="", answer=text, said={})
+
+
+def merge_calls(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
+    """The calls of a turn without what was only looked up, and without one that failed where another was made instead."""
+    names = [call.name for call, _ in calls]
+    if len(calls) != 2:
+        return calls
+    (asked, own), (_, other) = calls
+    if names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
+        return calls[1:]
+    if names == ["sensor_read", "fleet_read"]:
+        return [(asked, own if other.startswith(_NO_BOARD) else other)]
+    is_instead = names[0] == names[1] and own.startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR))
+    has_failed = other.startswith("error: ") and WAITING_FOR_APPROVAL not in other
+    return calls[1:] if is_instead and not has_failed else calls
+
+
+def _forget_name(match: IntentMatch) -> IntentMatch:
+    return match._replace(said={key: value for key, value in match.said.items() if key != "_called"})
+
+
+def _is_called(name: str, row: str) -> bool:
+    """Whether each word of a name is in a row of a list, an ending more or less: "watering" is "water the plants"."""
+    words = [fold_name(word) for word in NAME_WORD.findall(row.lower())]
+    wanted = [fold_name(word) for word in NAME_WORD.findall(name.lower()) if len(word) > 1]
+    return bool(wanted) and all(any(is_alike(one, word) for word in words) for one in wanted)
