@@ -1013,29 +1013,13 @@ class IntentMatcher:
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
             return None  # "how long left on the pump?"
         if "request" not in match.arguments:
-            message = str(match.arguments.get("message", ""))
-            is_empty = message != "" and message in s.raw and self._says_nothing(message)
-            begin = Sentence(message, self.words).words[:MAX_SHORT_WORDS] if is_complete(match) else []
-            day = self.times.count_part(begin) if begin else 0
-            end = Sentence(message, self.words).words if is_complete(match) and message in s.raw else []
-            end = end[:-1] if any(word in self._book.values("again_word") for word in end[-1:]) else end
-            is_first = not s.raw.rstrip(" .!?").endswith(message)
-            names = ("splits", *(("to", "negations", "reported") if is_first else ()))  # "they say in an hour ..."
-            tails = [" ".join(end[-n:]) for n in (1, 2) if len(end) >= n]
-            is_empty |= any(tail in self.words[name] for tail in tails for name in names)  # "... and again" "at 6"
-            is_empty |= is_complete(match) and 0 < day == len(Sentence(message.partition(":")[0], self.words).words)
-            is_clock = _CLOCK.fullmatch(str(match.arguments.get("at", ""))) is not None
-            is_empty |= 0 < day < len(begin) and (
-                is_clock or begin[day] in self.words["to"]
-            )  # "remind me tomorrow of it at 8"
-            is_empty |= (
-                is_complete(match) and match.tool == "cron" and match.arguments.get("action") == "add" and not message
-            )
-            if self.intents[match.intent].tool == "memory_store" and self._is_of_reminders(
-                str(match.arguments.get("text"))
-            ):
+            if match.tool == "memory_store" and self._is_of_reminders(str(match.arguments.get("text"))):
                 return None
-            return None if is_empty or self._is_meant(str(match.arguments.get("content", ""))) else match
+            return (
+                None
+                if self._lacks_message(match, s) or self._is_meant(str(match.arguments.get("content", "")))
+                else match
+            )
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         if not self.words["recent"].keys().isdisjoint(request.lower().split()):
@@ -1054,6 +1038,29 @@ class IntentMatcher:
             return None  # "for tuesday", "for today": what was measured then
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
+
+    def _lacks_message(self, match: IntentMatch, s: Sentence) -> bool:
+        """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
+        message = str(match.arguments.get("message", ""))
+        is_said = message in s.raw
+        if message and is_said and self._says_nothing(message):
+            return True
+        if not is_complete(match):
+            return False
+        if not message:
+            return match.tool == "cron" and match.arguments.get("action") == "add"
+        words = Sentence(message, self.words).words
+        day = self.times.count_part(words[:MAX_SHORT_WORDS])
+        rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
+        if day and (day == len(Sentence(message.partition(":")[0], self.words).words) or (rest and is_clock)):
+            return True
+        if day and rest and rest[0] in self.words["to"]:  # "remind me tomorrow of it at 8"
+            return True
+        end = words[:-1] if any(word in self._book.values("again_word") for word in words[-1:]) else words
+        tails = {" ".join(end[-n:]) for n in (1, 2)}
+        is_first = not s.raw.rstrip(" .!?").endswith(message)
+        names = ("splits", *(("to", "negations", "reported") if is_first else ()))  # "they say in an hour ..."
+        return is_said and any(not tails.isdisjoint(self.words[name]) for name in names)  # "... and again" "at 6"
 
     def _is_told(self, text: str) -> bool:
         """Whether a text tells something: it has a verb, and does not begin with an order or a question."""
