@@ -335,6 +335,11 @@ def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
         ({"output": "valve1"}, "", "outputs.toml declares none"),
         ({"output": "valve1"}, VALVE, 'who = ["owner", "rule"]'),
         ({"output": "valve1"}, VALVE + 'who = ["rule"]\n', "`picoclaw outputs arm valve1`"),
+        (
+            {"output": "valve1", "options": {"lasts": "20 minutes"}},
+            VALVE + 'who = ["rule"]\n',
+            "valve1 may be on for 15 min at most",
+        ),
     ],
 )
 def test_what_keeps_a_rule_from_working_is_said_at_once(rules, arguments, toml, doubt):

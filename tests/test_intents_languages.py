@@ -940,6 +940,7 @@ STATED = [
     ("board_status", "power and throttling: under-voltage has occurred since boot (bad)"),
     ("rule", ("the rule is kept: fan: when the temperature of greenhouse is above 35 °C: switch fan on for 10 min. "
      'Never twice within 10 min.\nbut rules may not switch fan: its declaration needs who = ["owner", "rule"]')),
+    ("rule", "but fan may be on for 12 h at most, and is not switched on for longer"),
     ("rule", "light: every day at 08:00: switch light on for 10 min. Not done late when the board was off."),
     ("memory_forget", 'forgotten, from memory/202611/20261123.md line 4: "milk"'),
 ]  # fmt: skip

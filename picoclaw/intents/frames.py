@@ -191,20 +191,16 @@ class FrameReader:
 
     def may_be_left(self, i: int, known: Callable[[str], bool] | None = None) -> bool:
         """Whether word `i` may remain unexplained in a question; with `known`, where what is asked is clear without it."""
+        word, words = self._s.words[i], self._book.words
+        is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if known:
-            follows = i > 0 and self._s.words[i - 1] in self._book.words["places"]
-            word = self._s.words[i]
+            follows = i > 0 and self._s.words[i - 1] in words["places"]
             is_time = (
-                word[0].isdigit()
-                or self._book.words["numbers"].get(word, 1) != 1
-                or self._s.longest(self._days, i) is not None
+                word[0].isdigit() or words["numbers"].get(word, 1) != 1 or self._s.longest(self._days, i) is not None
             )
-            is_name = i > 0 and self._s.text(i, i + 1).istitle()
             return not (is_time or self._s.longest(self._per, i)) and (
                 not (follows or is_name) or known(stem_word(self._s.words[i]))
             )
-        word, words = self._s.words[i], self._book.words
-        is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):
             return False
         if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT) or self._s.longest(self._per, i):

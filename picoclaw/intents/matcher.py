@@ -537,7 +537,7 @@ class IntentMatcher:
             return None  # a language that has no words for it
         if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
             return None
-        if self._is_tail(s, topic):
+        if self._is_tail(s, topic, share):
             return None
         is_search = intent.tool == "memory_search"
         is_of_board = intent.tool in _OF_BOARD
@@ -1156,7 +1156,7 @@ class IntentMatcher:
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
         begins_order = any(stem_word(word) in self._acts for word in s.words[:1])
         is_judged = topic != "advice" or s.asks or not begins_order  # "put beans on it" asks for no judgement
-        if share >= self.topics.talk.get(topic, 1.0) and is_judged and not self._is_tail(s, topic):
+        if share >= self.topics.talk.get(topic, 1.0) and is_judged and not self._is_tail(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
         begins = any(self._after(s, words["questions"], i) for i in range(min(2, len(s.words))))
@@ -1186,11 +1186,13 @@ class IntentMatcher:
             return len(s.words) <= MAX_BARE_WORDS and not self._names_any(s)
         return chat >= MIN_CHAT and chat > orders and (topic in _ABOUT_ANY or not self._names_any(s))
 
-    def _is_tail(self, s: Sentence, topic: str) -> bool:
-        """Whether a topic of talk is only that of the last words of a sentence that names something: "..., merci"."""
+    def _is_tail(self, s: Sentence, topic: str, share: float) -> bool:
+        """Whether small talk is not all that a sentence says, which names something: "..., merci", "ok then 8 to 20"."""
         head = s.raw.rpartition(",")[0]
-        if not head.strip() or topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
+        if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
             return False
+        if not head.strip():
+            return share < SURE_WHOLE and any(word[0].isdigit() for word in s.words)
         shares = self._score(self._read(head))
         return bool(shares) and shares[0][1] not in self.topics.chat
 

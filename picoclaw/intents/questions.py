@@ -357,6 +357,7 @@ class QuestionReader:
         units = self._book.words["units"]
         is_day = any(units.get(word) == _DAY_S for word in s.words) and before.get("_tool") == "sensor_history"
         is_day &= parts.has("when_word") and parts.has("more", "hottest", "coldest") and not (times or sensors)
+        is_day &= len(whens) > 1  # "on which day was it warmest?" behind two charts compares no places
         if goes_on or is_day or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, s, ask)
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one

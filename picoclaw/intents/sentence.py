@@ -585,8 +585,10 @@ class SlotReader:
 
     def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """From one time of day to another: when something begins, and how long it lasts."""
-        day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS], ahead=True)
+        is_bare = s.last.name != "" and s.holds(self._words["oclock"])  # "ok, then 8 to 19 o'clock"
+        day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS], bare=is_bare, ahead=True)
         if count:
+            first = first[:5] if s.last.name == "rule" and "o'clock" not in self._words["oclock"] else first
             yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first[:5], last)}, i + count
 
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:

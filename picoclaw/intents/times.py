@@ -289,12 +289,12 @@ class TimeReader:
     def _put_ahead(self, one: str, other: str, first: str, last: str, *, is_day: bool) -> tuple[str, str]:
         """Two times of day to come, in the halves of the day that are meant: "from 6 to 10 tonight", "from 10 to 2"."""
         begins, ends = self._get_half(first), self._get_half(last)
-        is_plain = "o'clock" in self._words["oclock"] and max(one, other) < "13" and "0" not in (first[:1], last[:1])
+        is_plain = max(one, other) < "13" and "0" not in (first[:1], last[:1])
         late = _add_half_day(one)
         if ends and not begins:
             is_late = other < one if ends == "am" else late < other or other < _EARLIEST
             return (late if is_late else one), other
-        if begins or ends or not is_plain:
+        if begins or ends or not is_plain or (is_day and "o'clock" not in self._words["oclock"]):
             return one, other
         one = late if is_day and one < _EARLIEST else one
         return f"{one}{'' if is_day or one > '12' else OCLOCK}", _find_end(one, other)

@@ -417,7 +417,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
-        if len(parts) > 2 and self.is_no(parts[0]):
+        if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
         found = (
@@ -505,11 +505,6 @@ class WishMatcher(IntentMatcher):
         s = Sentence(text, self.words)
         begin = self._after(s, self._book.values("because_word"), 0)
         return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
-
-    def is_no(self, text: str) -> bool:
-        """Whether a text is a "no" or a "no wait", and nothing else."""
-        s = Sentence(text, self.words)
-        return any(self._after(s, self.words[name], 0) == len(s.words) for name in ("declines", "waits"))
 
     def _after_because(self, s: Sentence) -> int:
         """Where a "because" ends that a sentence begins with, or what says that something is so already; 0 for none."""

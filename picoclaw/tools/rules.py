@@ -17,6 +17,7 @@ from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
 from picoclaw.text import pattern
+from picoclaw.times import format_duration
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
 
@@ -209,6 +210,8 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
         yield f"there is no output {name!r}{find_nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
     elif "rule" not in outputs[name].who:
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
+    elif (longest := outputs[name].longest_on_s) < (made.lasts_s or 0.0):
+        yield f"{name} may be on for {format_duration(longest, exact=True)} at most, and is not switched on for longer"
     elif config.load_armed(home).get(name) != outputs[name].digest:
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
 
