@@ -136,6 +136,12 @@ def test_a_wednesday_is_compared_with_the_wednesday_before(history):
     assert "nothing was measured wednesday" in said  # and not with itself: it is Wednesday
 
 
+@pytest.mark.parametrize(("when", "is_cut"), [("last 30 days", True), ("yesterday", False)])
+def test_a_time_that_the_record_does_not_reach_is_told_with_where_it_begins(history, when, is_cut):
+    said = call(history, "sensor_history", sensor="greenhouse.temperature", when=when).splitlines()[-1]
+    assert said.startswith("the record goes back to 2026-06-") == is_cut
+
+
 def test_why_it_failed_is_told(history):
     said = call(history, "sensor_history", sensor="greenhouse.temperature", when="last 2 days")
     assert "3 times: no answer" in said

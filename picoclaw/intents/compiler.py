@@ -64,7 +64,7 @@ def translate_table(shipped: GrammarData, data: GrammarData) -> GrammarData:
     def share(name: str, keys: Collection[str]) -> dict[str, Any]:
         return {one: {key: table[key] for key in keys if key in table} for one, table in shipped[name].items()}
 
-    base = {"tools": share("tools", ("row", "gives")), "slots": share("slots", _SHARED_SLOT_KEYS)}
+    base = {"tools": share("tools", ("row", "note", "gives")), "slots": share("slots", _SHARED_SLOT_KEYS)}
     base["topics"] = shipped.get("topics", {})
     base["spans"] = dict.fromkeys(shipped.get("spans", {}), "")  # a frame with a part that has no words never fits
     return _merge(base | {"intents": share("intents", _SHARED_INTENT_KEYS)}, data)
@@ -157,7 +157,7 @@ class GrammarCompiler:
         self.say |= self._texts("say", data.get("say", {}), _SAY_KEYS)
         self.topics |= self._table("topics", data)
         for tool, wording in self._table("tools", data).items():
-            self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "gives", "told", "each"))
+            self._keys(f"tools.{tool}", wording, ("does", "lacks", "row", "note", "gives", "told", "each"))
             tables = {
                 part: self._texts(f"tools.{tool}.{part}", wording.get(part, {}), ())
                 for part in ("gives", "told", "each")

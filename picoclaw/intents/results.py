@@ -81,7 +81,8 @@ class ResultWording:
             for row, text in zip(rows, wording, strict=True)
             if all(row.get(name[1:], value) == value for name, value in match.said.items() if isinstance(value, str))
         ]
-        return self.tell(match, "\n".join(filter(None, told)) or none or result)
+        notes = re.findall(tool["note"], result) if "note" in tool else []
+        return self.tell(match, "\n".join([*filter(None, told), *notes]) or none or result)
 
     def _turn_answer(self, text: str) -> str:
         """A yes for a no: what did not fall below a limit has stayed above it."""

@@ -407,6 +407,8 @@ class SensorHistory:
             if compare:
                 past = before.get(look.series)
                 rows.append(_format_comparison(look, past) if past else f"nothing was measured {compare}")
+        if oldest is not None and wanted.begin.timestamp() + _LONGEST_GAP_S < oldest:
+            rows.append(_name_oldest(oldest, wanted))
         return "\n".join(rows)
 
     @tool(effect="read")
@@ -468,9 +470,13 @@ def _describe_record(samples: Samples, series: Sequence[Series], wanted: TimeRan
     """Say when the record begins, where that is too late; else when each was measured last."""
     oldest, zone = samples.oldest(), wanted.begin.tzinfo
     if oldest is not None and wanted.end.timestamp() <= oldest:
-        return f": the record goes back to {datetime.fromtimestamp(oldest, zone):%Y-%m-%d %H:%M}"
+        return f": {_name_oldest(oldest, wanted)}"
     known = {one: at for one, at in samples.known().items() if one in series}
     return f"; {'; '.join(list_newest(known, zone))}"
+
+
+def _name_oldest(oldest: float, wanted: TimeRange) -> str:
+    return f"the record goes back to {datetime.fromtimestamp(oldest, wanted.begin.tzinfo):%Y-%m-%d %H:%M}"
 
 
 def _find_wanted(samples: Samples, sensor: str, quantity: str) -> list[Series]:
