@@ -292,8 +292,7 @@ def test_what_was_left_on_is_said(tmp_path):
     assert "left on" not in picoclaw_process(tmp_path, "status").stdout
 
 
-@pytest.mark.alone  # two seconds are to be longer than what is done to the processes takes
-@pytest.mark.parametrize("seconds", [30, 2])
+@pytest.mark.parametrize("seconds", [30, 5])  # longer than what is done to the processes takes beside other tests
 @pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
 def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
     home = daemon_kit.furnished(tmp_path, "", daemon_kit.PUMP)
@@ -308,7 +307,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             daemon.ends(15)
             assert pin(home) == 0
             return
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists(), 10)
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists(), 20)
         assert "left on by a supervisor" in daemon.says("left on")
         assert "left on by a supervisor" in picoclaw_process(tmp_path, "status").stdout
         daemon.process.terminate()
