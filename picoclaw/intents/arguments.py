@@ -27,7 +27,7 @@ from picoclaw.intents.changes import (
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
-from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, format_whole_length, is_moment
+from picoclaw.intents.times import NO_HOUR, OCLOCK, WordTables, count_seconds_between, format_whole_length, is_moment
 from picoclaw.text import pattern
 
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
@@ -127,7 +127,7 @@ def shift_due(result: str, seconds: float) -> dict[str, Any]:
     return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
 
 
-def find_bare_amount(s: Sentence, found: SlotValues, words: Mapping[str, Mapping[str, Any]]) -> int:
+def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
     """The number of "make it 20", which after "in 10 minutes" is no time of day; 0 where none stands alone."""
     if "_job_amount" in found:
         return int(found["_job_amount"])

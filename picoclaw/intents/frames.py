@@ -7,11 +7,11 @@ all orders of its parts, in every language that has words for them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from picoclaw.intents.grammar import Grammar, Intent
-from picoclaw.intents.sentence import LISTED_KINDS, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
+from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues
 from picoclaw.records import NamedTuple
 from picoclaw.text import stem_word
 
@@ -37,13 +37,14 @@ class Piece(NamedTuple):
 class Frame(NamedTuple):
     """The parts that make a sentence mean an intent; up to `left` words of a question may remain unexplained.
 
-    `needed` are those parts that must be there, the quickest to look for first.
+    `needed` are those parts that must be there, the quickest to look for first; `needs`: as those of a template.
     """
 
     intent: str
     pieces: Sequence[Piece]
     left: int = 0
     needed: Sequence[Piece] = ()
+    needs: Sequence[frozenset[str]] = ()
 
 
 class FrameFit(NamedTuple):
@@ -224,7 +225,7 @@ class FrameReader:
 
     @cached_property
     def _acts(self) -> frozenset[str]:
-        return frozenset(chain for word in self._book.words["acts"] for chain in (word, stem_word(word)))
+        return frozenset(one for word in self._book.words["acts"] for one in (word, stem_word(word)))
 
 
 class _FrameWalk:
@@ -301,14 +302,17 @@ def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:
 def read_frames(book: Grammar) -> list[Frame]:
     """Frames as the compiler has kept them."""
 
-    def is_slow(piece: Piece) -> bool:
-        return any(book.slot(name).kind not in LISTED_KINDS for name in piece.slots)
+    @cache
+    def list_needs(*names: str) -> Sequence[frozenset[str]]:
+        return book.list_needs([[f"{{{name}}}"] for name in names])
 
     frames = []
     for intent, rows, left in book.frames:
         pieces = [Piece(*row) for row in rows]
-        needed = sorted((piece for piece in pieces if "?" not in piece.marks), key=is_slow)
-        frames.append(Frame(intent, pieces, left, needed))
+        needed = [piece for piece in pieces if "?" not in piece.marks]
+        needed.sort(key=lambda piece: not list_needs(*piece.slots))
+        needs = [words for piece in needed for words in list_needs(*piece.slots)]
+        frames.append(Frame(intent, pieces, left, needed, needs))
     return frames
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard, cast
 from picoclaw import __version__
 from picoclaw.files import read_file, write_atomic
 from picoclaw.intents.sentence import SentenceSlot, SlotValues, fold_name, list_first_words
+from picoclaw.intents.times import WordTables
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 
@@ -202,7 +203,7 @@ class Grammar:
         self.language: str = head["language"]
         self.say: dict[str, str] = head["say"]
         self.tools: dict[str, GrammarData] = head["tools"]
-        self.words: dict[str, dict[str, Any]] = head["words"]
+        self.words = WordTables(head["words"])
         self.concepts: dict[str, str] = head["concepts"]
         self.topics: GrammarData = head["topics"]
         self.keys = frozenset(head["keys"]).union(self.concepts, *self.words.values())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import chain, count, islice
 from types import MappingProxyType
@@ -37,15 +38,7 @@ from picoclaw.intents.grammar import (
     is_whole,
     make_match,
 )
-from picoclaw.intents.sentence import (
-    NO_CALL,
-    Sentence,
-    SentenceSlot,
-    SlotReader,
-    SlotReading,
-    SlotValues,
-    fold_name,
-)
+from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues, fold_name
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
 from picoclaw.intents.times import NO_HOUR, OCLOCK
 from picoclaw.messages import ToolCall
@@ -58,6 +51,7 @@ if TYPE_CHECKING:
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
+_MAX_KEPT_TEXTS = 64  # that were read last
 _CLOCK = pattern(rf"\d\d:\d\d(?:{OCLOCK})?")
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
@@ -120,10 +114,8 @@ class TemplateWalk:
         self._labels = [(word, "@" + vocabulary[word]) for word in sentence.words]
         self._failed: set[tuple[int, int]] = set()
         self._polite = polite
-        self._said = frozenset(chain.from_iterable(self._labels))
-
-    def has_any(self, labels: frozenset[str]) -> bool:
-        return not self._said.isdisjoint(labels)
+        self.lacks = frozenset(chain.from_iterable(self._labels)).isdisjoint
+        """Whether a sentence has none of some words and "@concepts"."""
 
     def fit(self, edges: TemplateEdges, i: int, found: SlotValues, score: int = 0) -> tuple[int, SlotValues] | None:
         """The slots of the first way that ends well, and how many words it does not owe to free text."""
@@ -185,23 +177,18 @@ class IntentMatcher:
         self._vocabulary = Vocabulary(data.concepts, words["ignore"] | words["polite"], words["ordinary"])
         self._acts = frozenset(map(stem_word, words["acts"]))
         self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
-        self.declared: Callable[[], Mapping[str, str]] = dict
-        """The names that the owner has given, each with "sensor" or "output"; asked for where no template fits."""
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         """What was said of the last turn's call besides its arguments; asked for where a sentence goes on with it."""
-        self._names: tuple[Mapping[str, str], Mapping[str, tuple[str, str]]] = {}, {}
+        self._declared: Mapping[str, str] = {}
+        self._names = dict[str, tuple[str, str]]()
         self._shares: dict[str, list[tuple[float, str]]] = {}
+        self._sentences: dict[str, Sentence] = {}
 
     @cached_property
     def _frames(self) -> Sequence[Frame]:
         from picoclaw.intents.frames import read_frames  # a sentence that a template fits needs none
 
         return read_frames(self._book)
-
-    @cached_property
-    def _framed(self) -> frozenset[str]:
-        """The intents that have frames."""
-        return frozenset(frame.intent for frame in self._frames)
 
     @cached_property
     def _questions(self) -> QuestionReader:
@@ -237,10 +224,14 @@ class IntentMatcher:
         s = self._read(text)
         return self._features.read(s) if s.words else set()
 
-    def _read(self, text: str, topic: Topic = MappingProxyType({})) -> Sentence:
-        s = Sentence(text, self.words, topic)
-        s.find_names = self._find_names
-        s.respell(self._book.keys, self._mended)
+    def _read(self, text: str) -> Sentence:
+        """A text with its errors mended, once for all who ask for it."""
+        if (s := self._sentences.get(text)) is None:
+            if len(self._sentences) >= _MAX_KEPT_TEXTS:
+                self._sentences.clear()
+            s = Sentence(text, self.words, self._names)
+            s.respell(self._book.keys, self._mended)
+            self._sentences[text] = s
         return s
 
     def _score(self, s: Sentence) -> list[tuple[float, str]]:
@@ -260,25 +251,21 @@ class IntentMatcher:
 
     def list_outputs(self, text: str) -> list[str]:
         """The outputs that a text names."""
-        return [
-            *dict.fromkeys(name for kind, name in self._read(text).list_values(self._find_names()) if kind == "output")
-        ]
+        return [*dict.fromkeys(name for kind, name in self._read(text).list_values(self._names) if kind == "output")]
 
-    def _find_names(self) -> Mapping[str, tuple[str, str]]:
-        """What each name may be said as, by the words of the data: what it names, and the name."""
-        names = self.declared()
-        if names != self._names[0]:
-            self._shares.clear()
-            phrases: dict[str, tuple[str, str]] = {}
-            places = self._book.values("sensor")
-            for name, kind in names.items():
-                said = {fold_name(name), fold_name(name).replace("_", " ").replace("-", " ")}
-                said.update(word for word, meant in self.words["names"].items() if name in meant.split())
-                said.update(word for word, place in places.items() if place == name and kind == "sensor")
-                for word in said:
-                    phrases.setdefault(word, (kind, name))
-            self._names = names, phrases
-        return self._names[1]
+    def learn_names(self, names: Mapping[str, str]) -> None:
+        """Take the names that the owner has given, each with "sensor" or "output", in place of the former ones."""
+        if names == self._declared:
+            return
+        self._shares.clear()
+        self._sentences.clear()
+        phrases, places = dict[str, tuple[str, str]](), self._book.values("sensor")
+        for name, kind in names.items():
+            said = {fold_name(name), fold_name(name).replace("_", " ").replace("-", " ")}
+            said.update(word for word, meant in self.words["names"].items() if name in meant.split())
+            said.update(word for word, place in places.items() if place == name and kind == "sensor")
+            phrases |= dict.fromkeys(said - phrases.keys(), (kind, name))
+        self._declared, self._names = names, phrases
 
     @cached_property
     def _speller(self) -> SpellingCorrector:
@@ -300,16 +287,15 @@ class IntentMatcher:
         `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
         last turn was about, and its call.
         """
-        s = self._read(text, topic)
-        s.last, s.said_before = last, self.said_before
+        s = copy(self._read(text))  # both share what is read without what was said before
+        s.topic, s.last, s.said_before, s.readings_of_talk = topic, last, self.said_before, {}
         if not s.words:
             return None
         if joined := self._join_day(s):
             planned = self.match(joined, offered, topic, last)
             if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
                 return planned
-        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
-        begins, ends = self._core(s, polite)
+        begins, ends, polite = self._core(s)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
         if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
@@ -619,9 +605,7 @@ class IntentMatcher:
     def drop_polite(self, text: str) -> str:
         """A text without the polite words that it begins and ends with: "actually, please undo that"."""
         s = self._read(text)
-        begins, ends = self._core(
-            s, {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
-        )
+        begins, ends, _ = self._core(s)
         return s.text(begins[-1], ends[-1]) if s.words else ""
 
     def is_all_of(self, text: str, *tables: str) -> bool:
@@ -805,10 +789,13 @@ class IntentMatcher:
         kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
         asks = s.asks and s.longest(s.names, begins[-1]) is not None  # "pump running?"
         orders = not asks and self._mood(s, begins[-1], len(s.words)) == "acts"
-        open_intents = {name for name in self._framed if self._is_open(self.intents[name], s, kinds, offered)}
+        said = frozenset(s.words)
+        near = [frame for frame in self._frames if not any(map(said.isdisjoint, frame.needs))]
+        names = {frame.intent for frame in near}
+        open_intents = {name for name in names if self._is_open(self.intents[name], s, kinds, offered)}
         frames = [
             frame
-            for frame in self._frames
+            for frame in near
             if frame.intent in open_intents
             and not (frame.intent == "unmeasured" and self._is_measured(s))
             and (not orders or any("^" in piece.marks for piece in frame.pieces))
@@ -838,7 +825,7 @@ class IntentMatcher:
             match = self._planned(self._make_match(fit.intent, s, fit.found), s)
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
             reads_now = match is not None and match.tool == "sensor_read" and match.route == "frame"
-            if reads_now and self._begins_past(s, begins[-1]):
+            if reads_now and s.longest(self._book.values("past_verb"), begins[-1]):
                 continue  # "did it freeze at the weekend?" is not about now
             is_bare = match is not None and fit.intent.after != "" and match.missing not in {"", NEEDS_CLOCK}
             if match and (match.route == "unknown" or is_bare):  # an "it" of nothing: another reading may need none
@@ -984,7 +971,7 @@ class IntentMatcher:
         found = []
         for i in begins:
             for template in self._starting(s, i, kind):
-                if not all(map(walk.has_any, template.needs)):
+                if any(map(walk.lacks, template.needs)):
                     continue
                 intent = self._book.intents[template.intent]
                 if intent.only and intent.tool not in (offered or ()):
@@ -1111,8 +1098,9 @@ class IntentMatcher:
         bare = kind != "adds" or not self._after(s, self.words["negations"], i)
         return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
-    def _core(self, s: Sentence, polite: Mapping[int, int]) -> tuple[list[int], list[int]]:
-        """Where the sentence may begin and end, with and without its polite words."""
+    def _core(self, s: Sentence) -> tuple[list[int], list[int], Mapping[int, int]]:
+        """Where the sentence may begin and end, with and without its polite words, and from and to where these stand."""
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
         begins, ends = [0], [len(s.words)]
         while (
             end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1])
@@ -1123,7 +1111,7 @@ class IntentMatcher:
         backwards = {end: start for start, end in reversed(list(polite.items()))}
         while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
             ends.append(end)
-        return begins, ends
+        return begins, ends, polite
 
     @staticmethod
     def _after(s: Sentence, table: Mapping[str, Any], i: int) -> int:
@@ -1133,10 +1121,6 @@ class IntentMatcher:
     def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
         tails = self.words["tail"]
         return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
-
-    def _begins_past(self, s: Sentence, begin: int) -> bool:
-        """Whether a question begins with what asks for the past."""
-        return s.longest(self._book.values("past_verb"), begin) is not None
 
     def put_for_it(self, text: str, name: str) -> str:
         """A text with a name in the place of its "it", '' where it has none."""

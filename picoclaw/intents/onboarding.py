@@ -6,6 +6,7 @@ from typing import Any
 
 from picoclaw.intents.grammar import EXACT_SCORE, Intent, IntentMatch
 from picoclaw.intents.sentence import Sentence
+from picoclaw.intents.times import WordTables
 from picoclaw.messages import ONBOARDING_TOOL, Message
 from picoclaw.text import pattern
 from picoclaw.times import parse_zone
@@ -27,7 +28,7 @@ _PART_NAME = pattern(r"(?=[a-z]{0,12}\d)\d{0,12}[a-z]")
 class Onboarding:
     """What the data calls an answer. Used only where the tool is offered."""
 
-    def __init__(self, words: Mapping[str, Mapping[str, Any]], intents: Mapping[str, Intent], say: Mapping[str, str]):
+    def __init__(self, words: WordTables, intents: Mapping[str, Intent], say: Mapping[str, str]):
         self._words, self._intents, self._say = words, intents, say
 
     def match(

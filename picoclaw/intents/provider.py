@@ -152,7 +152,7 @@ class IntentProvider:
             except ConfigError as error:
                 self._matchers[language], self._problem = self._matchers["en"], str(error)
         self._matcher = self._matchers[language]
-        self._matcher.declared = self._declared
+        self._matcher.learn_names(self._declared())
         return self._matcher
 
     def _understood(

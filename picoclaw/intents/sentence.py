@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -32,12 +32,17 @@ SLOT_KINDS = frozenset(_KINDS.split())
 UNWEIGHTED_KINDS = frozenset({"every", "it", "one", "percent", "output", "past", "sensor", "term", "days"})
 """Kinds whose words are no concept."""
 
+_KINDS_OF_TALK = frozenset({"it", "one"})
+"""Kinds that are read by what was said before."""
+
 LISTED_KINDS = frozenset({"choice", "term", "days"})
 """Kinds that are read as one of their values."""
 
 NO_CALL = ToolCall("", "")
 ANY_ONE = "*"
 """Names the only one there is, in a list where what was asked for has no name."""
+Names = Mapping[str, tuple[str, str]]
+"""By what something may be called: "sensor" or "output", and its name."""
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
@@ -103,63 +108,27 @@ class SentenceSlot(NamedTuple):
 class Sentence:
     """A text and its words in lower case, with where each came from."""
 
-    def __init__(self, raw: str, words: WordTables, topic: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> None:
+    def __init__(self, raw: str, words: WordTables, names: Names = MappingProxyType({})) -> None:
         """Short forms ("what's", "90s", "half-past") become several words with one origin.
 
-        `topic` has the values that "it" may mean, by the name of a slot.
+        `names` has what has a name here, by what it may be called.
         """
-        self.raw, self.words, self.topic = raw, list[str](), topic
-        self.starts: list[int] = []
+        self.raw, self.names, self._tables = raw, names, words
+        self.topic: Mapping[str, Sequence[Any]] = {}
+        """The values that "it" may mean, by the name of a slot."""
         self.last = NO_CALL
-        self.find_names: Callable[[], Mapping[str, tuple[str, str]]] = dict
         self.said_before: Callable[[], Mapping[str, Any]] = dict
-        self._hits: dict[tuple[int, int], SlotReading | None] = {}
-        self._phrases: dict[int, list[tuple[str, int]]] = {}
+        self._hits: dict[tuple[int, int], tuple[Mapping[str, Any], SlotReading | None]] = {}
+        self._phrases: dict[int, dict[str, int]] = {}
+        """What may stand in a table at a word, the longest first, each with where it ends."""
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
-        self._tables = words
-        expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
-        text = _DECIMAL_COMMA.sub(".", raw[:MAX_CHARS]) if words["decimals"] else raw[:MAX_CHARS]
-        for found in _WORD.finditer(text):
-            spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
-            word = fold_name(spelt)
-            glued = _NUMBER_WITH_UNIT.fullmatch(word)
-            if spelt in words["accents"]:
-                parts = words["accents"][spelt].split()
-            elif word in expand:
-                parts = expand[word].split()
-            elif glued and glued[2] in glue:
-                parts = [glued[1], glued[2]]
-            elif _AMOUNTS.fullmatch(word) and {*_LETTERS.findall(word)} <= glue:
-                parts = _AMOUNT_PART.findall(word)  # "1h30m"
-            elif about := _ISH.fullmatch(word):
-                parts = [about[1]]
-            elif clock := _FOUR_DIGITS.fullmatch(word):
-                parts = [f"{clock[1]}:{clock[2]}"]  # "at 0630"
-            elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
-                parts = [f"{clock[1]}:{clock[2] or '00'}"]
-            elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
-                parts = word.replace("'", "' ", 1).replace("-", " ").split()
-            elif "-" in word and word.replace("-", "").isalpha():
-                parts = word.replace("-", " ").split()
-            else:
-                parts = _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
-            self.words += parts
-            if len(parts) > 1 and word not in expand and "".join(parts) == word.replace("-", "") and not glued:
-                self.starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
-                continue
-            elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
-            self.starts += [found.start()] * (1 if elided else len(parts))
-            self.starts += [found.start() + elided.end()] * (len(parts) - 1) if elided else []
-        del self.words[MAX_WORDS:]
-        for i in range(1, len(self.words) - 1):
-            before, word, after = self.words[i - 1 : i + 2]
-            if (
-                word in words["more"]
-                and after in words["units"]
-                and (before[0].isdigit() or before in words["numbers"])
-            ):
-                self.words[i : i + 2] = after, word  # "10 minutes more"
+        self.readings_of_talk: dict[tuple[int, int], Sequence[SlotReading]] = {}
+        """The same of slots that depend on what was said before."""
+        self.ends_of_times: dict[str, list[int]] = {}
+        """Where several times of day in a row end that begin at a word, by the part of the day that is meant."""
+        split, starts = _split_text(raw[:MAX_CHARS], words)
+        self.words, self.starts = [*split], [*starts]
         self.spelt = tuple(self.words)
         self.asks = raw.rstrip()[-1:] == "?"
 
@@ -189,11 +158,6 @@ class Sentence:
             if len(rest) > 2 and rest in known:  # "dan" is "dann"
                 return [elided if rest[0] in _VOWELS else f"{elided[:-1]}e", rest]
         return []
-
-    @cached_property
-    def names(self) -> Mapping[str, tuple[str, str]]:
-        """What has a name here, by what it may be called: "sensor" or "output", and the name."""
-        return self.find_names()
 
     @cached_property
     def counts(self) -> frozenset[int]:
@@ -245,18 +209,14 @@ class Sentence:
 
     def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
-        key = (id(table), i)
-        if key not in self._hits:
-            self._hits[key] = next(((table[one], end) for one, end in self._phrases_at(i) if one in table), None)
-        return self._hits[key]
-
-    def _phrases_at(self, i: int) -> list[tuple[str, int]]:
-        """What may stand in a table at word `i`, the longest first, each with where it ends."""
-        found = self._phrases.get(i)
-        if found is None:
-            ends = range(min(i + _MAX_PHRASE_WORDS, len(self.words)), i, -1)
-            found = self._phrases[i] = [(" ".join(self.words[i:end]), end) for end in ends]
-        return found
+        if (kept := self._hits.get((id(table), i))) is None:
+            if (phrases := self._phrases.get(i)) is None:
+                ends = range(min(i + _MAX_PHRASE_WORDS, len(self.words)), i, -1)
+                phrases = self._phrases[i] = {" ".join(self.words[i:end]): end for end in ends}
+            phrase = next(filter(table.__contains__, phrases), "")
+            hit = (table[phrase], phrases[phrase]) if phrase else None
+            kept = self._hits[id(table), i] = table, hit  # with the table, so that no other one gets its id
+        return kept[1]
 
     def holds(self, table: Mapping[str, Any]) -> bool:
         return any(self.longest(table, i) for i in range(len(self.words)))
@@ -278,6 +238,50 @@ def scale_value(number: str, measure: str) -> str:
     _, factor, *zero = measure.split()
     value = float(number) * float(factor) + float(zero[0] if zero else 0)
     return f"{round(value, 1) if zero else value:.6g}"
+
+
+@lru_cache  # a message has some ten texts, and each is asked for again and again
+def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
+    """The words of a text, and where each begins in it."""
+    split, starts = list[str](), list[int]()
+    expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
+    for found in _WORD.finditer(_DECIMAL_COMMA.sub(".", raw) if words["decimals"] else raw):
+        spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+        word = fold_name(spelt)
+        glued = _NUMBER_WITH_UNIT.fullmatch(word)
+        if spelt in words["accents"]:
+            parts = words["accents"][spelt].split()
+        elif word in expand:
+            parts = expand[word].split()
+        elif glued and glued[2] in glue:
+            parts = [glued[1], glued[2]]
+        elif _AMOUNTS.fullmatch(word) and {*_LETTERS.findall(word)} <= glue:
+            parts = _AMOUNT_PART.findall(word)  # "1h30m"
+        elif about := _ISH.fullmatch(word):
+            parts = [about[1]]
+        elif clock := _FOUR_DIGITS.fullmatch(word):
+            parts = [f"{clock[1]}:{clock[2]}"]  # "at 0630"
+        elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
+            parts = [f"{clock[1]}:{clock[2] or '00'}"]
+        elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
+            parts = word.replace("'", "' ", 1).replace("-", " ").split()
+        elif "-" in word and word.replace("-", "").isalpha():
+            parts = word.replace("-", " ").split()
+        else:
+            parts = _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
+        split += parts
+        if len(parts) > 1 and word not in expand and "".join(parts) == word.replace("-", "") and not glued:
+            starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
+            continue
+        elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
+        starts += [found.start()] * (1 if elided else len(parts))
+        starts += [found.start() + elided.end()] * (len(parts) - 1) if elided else []
+    del split[MAX_WORDS:]
+    for i in range(1, len(split) - 1):
+        before, word, after = split[i - 1 : i + 2]
+        if word in words["more"] and after in words["units"] and (before[0].isdigit() or before in words["numbers"]):
+            split[i : i + 2] = after, word  # "10 minutes more"
+    return split, starts
 
 
 def _split_compound(word: str, tails: Collection[str]) -> list[str]:
@@ -339,10 +343,13 @@ class SlotReader:
             return self._text(slot, s, i)
         if slot.kind in LISTED_KINDS and s.words[i] not in self._first_words(slot):
             return ()
-        key = (id(slot), i)
-        if (hits := s.readings.get(key)) is None:
+        kept, key = (
+            s.readings if slot.kind not in _KINDS_OF_TALK and slot.part != "same" else s.readings_of_talk,
+            (id(slot), i),
+        )
+        if (hits := kept.get(key)) is None:
             reader: Callable[[SentenceSlot, Sentence, int], Iterator[SlotReading]] = getattr(self, f"_{slot.kind}")
-            hits = s.readings[key] = tuple(reader(slot, s, i))
+            hits = kept[key] = tuple(reader(slot, s, i))
         return hits
 
     def places(self, s: Sentence, slot: SentenceSlot) -> Sequence[int]:
@@ -593,11 +600,11 @@ class SlotReader:
 
     def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""
-        for at in range(max(0, i - _MAX_TIME_WORDS), i + 1):
-            _, count = self.times.several(s.words[at : at + _MAX_TIME_WORDS], slot.part)
-            if count and at + count > i:
-                return at + count
-        return 0
+        if (ends := s.ends_of_times.get(slot.part)) is None:
+            near = [s.words[at : at + _MAX_TIME_WORDS] for at in range(len(s.words))]
+            ends = [at + self.times.several(words, slot.part)[1] for at, words in enumerate(near)]
+            s.ends_of_times[slot.part] = ends
+        return next((end for end in ends[max(0, i - _MAX_TIME_WORDS) : i + 1] if end > i), 0)
 
     def _apart(self, s: Sentence, first: int, end: int) -> bool:
         """Whether a day stands alone here and a time of day elsewhere: which is meant cannot be told."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from picoclaw.intents.grammar import fill_fields
 from picoclaw.intents.sentence import Sentence
-from picoclaw.intents.times import TimeReader, parse_amount
+from picoclaw.intents.times import TimeReader, WordTables, parse_amount
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_moment, parse_range
@@ -63,7 +63,7 @@ class Sum(NamedTuple):
 class SumBook(NamedTuple):
     """A language: its words, its wording, its times, and what a text is about where that is sure."""
 
-    words: Mapping[str, Mapping[str, Any]]
+    words: WordTables
     say: Mapping[str, str]
     times: TimeReader
     find_topic: Callable[[str], str]
@@ -130,7 +130,7 @@ def calculate(expression: str) -> float:
 Token = tuple[str, Any]
 
 
-def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[list[Token], bool]:
+def _read_tokens(s: Sentence, words: WordTables) -> tuple[list[Token], bool]:
     """The parts of a sum in a text, and whether nothing else stands in it."""
     found: list[Token] = []
     i, is_whole = 0, True
@@ -158,7 +158,7 @@ def _read_tokens(s: Sentence, words: Mapping[str, Mapping[str, Any]]) -> tuple[l
     return found, is_whole
 
 
-def _read_number(s: Sentence, i: int, words: Mapping[str, Mapping[str, Any]]) -> tuple[Token, int] | None:
+def _read_number(s: Sentence, i: int, words: WordTables) -> tuple[Token, int] | None:
     word, numbers = s.words[i], words["numbers"]
     if (share := s.longest(words["sums"], i)) and share[0].startswith("share "):
         of = s.longest(words["sums"], share[1]) if share[1] < len(s.words) else None
@@ -189,12 +189,12 @@ def _read_number(s: Sentence, i: int, words: Mapping[str, Mapping[str, Any]]) ->
     return None
 
 
-def _name_meaning(words: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
+def _name_meaning(words: WordTables) -> Mapping[str, str]:
     """The first word for each part of a sum."""
     return {meaning: phrase for phrase, meaning in reversed([*words["sums"].items()])}
 
 
-def _answer_form(tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]]) -> Sum | None:
+def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
     """Answer what is plain whatever stands around it: a discount, a share, a power, an area, from one hour to another."""
     values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
     ops = {value for kind, value in tokens if kind == "op"}
@@ -281,7 +281,7 @@ def _add_prices(tokens: Sequence[Token]) -> Sum | None:
     return _tell(" + ".join(f"{n:g} × {one:g}" for n, one in parts), sum(n * one for n, one in parts))
 
 
-def _calculate(tokens: Sequence[Token], last: Sum | None, words: Mapping[str, Mapping[str, Any]]) -> Sum | None:
+def _calculate(tokens: Sequence[Token], last: Sum | None, words: WordTables) -> Sum | None:
     """A chain of + - * /, which may go on with the answer before."""
     if not any(kind == "op" for kind, _ in tokens):
         return None
@@ -326,9 +326,7 @@ def _format_number(value: float) -> str:
 _FOOT, _INCH = "length 0.3048", "length 0.0254"
 
 
-def _convert(
-    tokens: Sequence[Token], words: Mapping[str, Mapping[str, Any]], last: Sum | None, *, is_whole: bool
-) -> Sum | None:
+def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is_whole: bool) -> Sum | None:
     """A number of one unit in another; a number alone counts 1, as in "minutes in a week"."""
     units = [str(value) for kind, value in tokens if kind == "unit"]
     numbers = [float(value) for kind, value in tokens if kind == "number"]
@@ -464,7 +462,7 @@ def _tell_until(at: str, now: datetime, *, is_clock: bool = False) -> Sum | None
 
 
 def _read_days(
-    s: Sentence, words: Mapping[str, Mapping[str, Any]], times: TimeReader, now: datetime
+    s: Sentence, words: WordTables, times: TimeReader, now: datetime
 ) -> tuple[list[date], list[str], set[str]]:
     """The days that a text names by date, those of a week, and what else it says: "count", "weeks", "what", "past"."""
     told, weekdays, said, i = list[str](), list[str](), set[str](), 0

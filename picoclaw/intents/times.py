@@ -9,7 +9,13 @@ from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, MONTHS
 
-WordTables = Mapping[str, Mapping[str, Any]]
+
+class WordTables(dict[str, dict[str, Any]]):
+    """The tables of words of a language, which never change."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400

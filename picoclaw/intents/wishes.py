@@ -321,7 +321,7 @@ class WishMatcher(IntentMatcher):
     def _is_name(self, text: str) -> bool:
         """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
         word = text.strip(" .!?")
-        return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._find_names()}
+        return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
@@ -432,7 +432,7 @@ class WishMatcher(IntentMatcher):
         """The order about an "it" that what is told before it names: "the fan is too loud, turn it off"."""
         *told, order = parts or [""]
         s = self._read(", ".join(told))
-        named = {name for kind, name in s.list_values(self._find_names()) if kind == "output"}
+        named = {name for kind, name in s.list_values(self._names) if kind == "output"}
         asks = any("?" in part for part in parts) or self._says_if(s) or self._after(s, self.words["questions"], 0) > 0
         others = [self._book.values(name) for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
@@ -554,7 +554,7 @@ class WishMatcher(IntentMatcher):
         names = ("but_word", "drop_verb", "again_word", "every_output")
         tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees")]
         tables += [words["splits"]] * (not is_why)
-        outputs = {phrase: one for phrase, one in self._find_names().items() if one[0] == "output"}
+        outputs = {phrase: one for phrase, one in self._names.items() if one[0] == "output"}
         tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
         tables += [*(self._book.values(name) for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
@@ -592,8 +592,7 @@ class WishMatcher(IntentMatcher):
 
         `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
         """
-        s = Sentence(text, self.words)
-        s.find_names = self._find_names
+        s = Sentence(text, self.words, self._names)
         if len(s.words) > MAX_CLASSIFIED:
             return []
         halves, asking = self.words["halves"], self.words["questions"]

@@ -99,7 +99,7 @@ def load_grammar(language: str) -> Grammar:
 def make_matcher(language: str, names: Mapping[str, str] = NAMES) -> IntentMatcher:
     data = load_table("en") if language == "en" else translate_table(load_table("en"), load_table(language))
     matcher = IntentMatcher([data])
-    matcher.declared = lambda: names
+    matcher.learn_names(names)
     return matcher
 
 
