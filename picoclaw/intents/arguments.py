@@ -37,6 +37,7 @@ MAX_CONTINUED_WORDS = 7
 _NAMED, _NAMES = READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
+_MAX_SECONDS = 86_400  # that an output is on
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SECONDS = pattern(r'"seconds": ([\d.]+)')
 _DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
@@ -286,8 +287,15 @@ def _add(draft: Draft) -> IntentMatch | None:
     return None if before else draft.unknown
 
 
-def _read_amount(draft: Draft) -> None:
-    draft.found |= read_amount(int(draft.found.pop("_amount")), draft.last)
+def _read_amount(draft: Draft) -> IntentMatch | None:
+    """A bare number; of what has a level and an end it may be both, unless "to" says that it is the level."""
+    amount = int(draft.found.pop("_amount"))
+    given = read_amount(amount, draft.last)
+    if "seconds" in given and (str(given["level"]).isdecimal() or given["seconds"] > _MAX_SECONDS):
+        is_level = any(word in draft.book.slot("level").after for word in draft.s.words[:-1])
+        return draft.hand_over("output_level", {"level": str(amount)}) if is_level else draft.unknown
+    draft.found |= given
+    return None
 
 
 def _read_job_amount(draft: Draft) -> IntentMatch | None:
@@ -308,11 +316,13 @@ def _end_wrong_one(draft: Draft) -> None:
 
 
 def _choose_minutes(draft: Draft) -> IntentMatch | None:
-    """A number for what is on for some time is minutes again, and no level."""
-    timed = draft.last.get("seconds") and draft.last.get("level") == "on"
+    """A number for what is on for some time is minutes again, and no level; a level of it changes nothing of its end."""
     is_it = "name" not in draft.given or draft.s.holds(draft.book.words["it"])
-    if timed and is_it and isinstance(draft.found["level"], int):
+    if not draft.last.get("seconds") or not is_it:
+        return None
+    if draft.last.get("level") == "on" and isinstance(draft.found["level"], int):
         return draft.hand_over("output_amount", {"_amount": draft.found["level"]})
+    draft.found.setdefault("seconds", int(draft.last["seconds"] - draft.passed))
     return None
 
 
@@ -425,15 +435,10 @@ def _move(draft: Draft) -> IntentMatch | None:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
         is_same = draft.holds("too_word")  # "à la même heure"
         is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
-        when = when if is_told else _keep_part(draft, when, draft.last)
+        is_half = any(words["parts"].get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
+        when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
         draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
     return None
-
-
-def _keep_part(draft: Draft, when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
-    parts = draft.book.words["parts"]
-    is_half = any(parts.get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
-    return keep_clock(when, last, draft.result, is_half=is_half)
 
 
 def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:

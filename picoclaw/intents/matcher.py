@@ -175,6 +175,7 @@ class IntentMatcher:
         words = data.words
         self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(data.concepts, words["ignore"] | words["polite"], words["ordinary"])
+        self._speller = SpellingCorrector(words["mend"], self._vocabulary, words["ordinary"])
         self._acts = frozenset(map(stem_word, words["acts"]))
         self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
         self.said_before: Callable[[], Mapping[str, Any]] = dict
@@ -230,7 +231,7 @@ class IntentMatcher:
             if len(self._sentences) >= _MAX_KEPT_TEXTS:
                 self._sentences.clear()
             s = Sentence(text, self.words, self._names)
-            s.respell(self._book.keys, self._mended)
+            s.respell(self._book.keys, self._speller.fix)
             self._sentences[text] = s
         return s
 
@@ -266,14 +267,6 @@ class IntentMatcher:
             said.update(word for word, place in places.items() if place == name and kind == "sensor")
             phrases |= dict.fromkeys(said - phrases.keys(), (kind, name))
         self._declared, self._names = names, phrases
-
-    @cached_property
-    def _speller(self) -> SpellingCorrector:
-        """Made when the first unknown word comes."""
-        return SpellingCorrector(self.words["mend"], self._vocabulary, self.words["ordinary"])
-
-    def _mended(self, word: str) -> str:
-        return self._speller.fix(word)
 
     def match(
         self,

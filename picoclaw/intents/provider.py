@@ -332,11 +332,6 @@ class IntentProvider:
             arguments["notify"] = self._wording.tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
-    def _list_spoken(self, messages: Sequence[Message]) -> list[str]:
-        """The outputs that the last texts of a user's name, the newest first."""
-        texts = [clean_text(message.text) for message in messages if message.role == "user"]
-        return [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
-
     def _answered_which(
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
@@ -504,7 +499,10 @@ class IntentProvider:
                     continue  # "make it 90" is no sensor
                 if str(match.arguments.get("message")) in self._matcher.words["within"]:
                     continue  # "remind me in" - "20"
-                kept = failed or _adds_to(match.arguments, wanted.arguments)  # no other wish is swallowed
+                given = match.arguments  # no other wish is swallowed; a sensor's name may come before what is measured
+                kept = failed or all(
+                    str(given.get(name, "")).endswith(str(one)) for name, one in wanted.arguments.items()
+                )
                 if kept and match.arguments != wanted.arguments:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
@@ -710,7 +708,8 @@ class IntentProvider:
             ):
                 return []
             rows = remove_hints(result)
-            spoken = self._list_spoken(messages[:asked])
+            texts = [clean_text(message.text) for message in messages[:asked] if message.role == "user"]
+            spoken = [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
             wishes = [(said, one) for said, match in wishes for one in self._lookup.use(match, rows, now, spoken)]
         return wishes
 

@@ -1,6 +1,5 @@
 """Tells what a word counts as, and the keyword that a slip was meant for."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from picoclaw.text import stem_word
@@ -25,18 +24,15 @@ class Vocabulary(dict[str, str]):
 class SpellingCorrector:
     """Mends a word that nothing knows to the one keyword it must have been meant for."""
 
-    def __init__(self, keys: Iterable[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
+    def __init__(self, keys: Collection[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
         """`keys`: what may be meant; `known`: ordinary words that are never corrected."""
-        self._vocabulary, self._known = vocabulary, known
-        self._keys: defaultdict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            self._keys[key[0]].append(key)
+        self._keys, self._vocabulary, self._known = keys, vocabulary, known
 
     def fix(self, word: str) -> str:
         """The keyword, or `word` as it is: unknown, too short, or near to keywords of different meaning."""
         if not 4 <= len(word) <= MAX_TYPO or word in self._known or stem_word(word) in self._known:
             return word
-        steps = [(_count_typos(word, key), key) for key in self._keys[word[0]]]
+        steps = [(_count_typos(word, key), key) for key in self._keys if key[0] == word[0]]
         least = min(steps, default=(FAR, ""))[0]
         best = {self._vocabulary[key]: key for taken, key in steps if taken == least}
         return best.popitem()[1] if least < FAR and len(best) == 1 else word

@@ -759,6 +759,8 @@ class TimeReader:
                 minutes += 12 * 60
             clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
+        if "day" in found and not day and clock == NO_HOUR and hour is None:
+            return ""  # "today" alone is no hour of it
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"

@@ -451,7 +451,8 @@ class WishMatcher(IntentMatcher):
         tables = [self._book.values(name) for name in ("because_word", "aside_word")]
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
-            is_bound = is_bound or any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"]))
+            bounds = (tables[0], self.words["bounds"], self.words["questions"])
+            is_bound = is_bound or any(s.longest(one, i - 1) for one in bounds)
             if not is_bound and not s.after_comma(i) and any(s.longest(table, i) for table in tables):
                 yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
 
@@ -507,8 +508,11 @@ class WishMatcher(IntentMatcher):
         return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
 
     def _after_because(self, s: Sentence) -> int:
-        """Where a "because" ends that a sentence begins with, or what says that something is so already; 0 for none."""
-        return max(self._after(s, self._book.values(name), 0) for name in ("because_word", "reason_word"))
+        """Where a "because" ends that a sentence begins with, or what says that something is so, and does not ask; 0 for none."""
+        aside = self._after(s, self._book.values("aside_word"), 0)
+        asks = any(self._after(s, self.words["questions"], i) for i in range(aside, len(s.words)))
+        names = ("because_word", "reason_word", "aside_word")[: 2 + (not asks)]
+        return max(self._after(s, self._book.values(name), 0) for name in names)
 
     def _read_behind_no(self, text: str) -> Sentence:
         """A sentence without the "no wait" that it begins with: "no wait it is wet already"."""
