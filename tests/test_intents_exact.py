@@ -261,7 +261,7 @@ def test_every_intent_that_does_more_than_read_is_declared_so(tmp_path):
         app.close()
 
 
-EXACT_OF = {"cron_skip_called": "cron_pause_until", "cron_pause_called": "cron_pause"}
+EXACT_OF = {"cron_skip_called": "cron_pause_until", "cron_pause_called": "cron_pause", "cron_pause_one": "cron_pause"}
 """Of what names its job by a word, an exact sentence has the number."""
 
 

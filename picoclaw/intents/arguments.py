@@ -29,6 +29,7 @@ from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, 
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
 from picoclaw.intents.times import NO_HOUR, OCLOCK, WordTables, count_seconds_between, format_whole_length, is_moment
 from picoclaw.text import pattern
+from picoclaw.times import WEEKDAYS
 
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
@@ -87,16 +88,17 @@ def plan_again(found: SlotValues, result: str) -> SlotValues:
     return {name: value for name, value in found.items() if name != "cron_expr"} | {"when": when | day}
 
 
-def change_days(expression: str, day: str, only: str) -> str:
-    """A cron expression on `only` some days, or without one; '' where none would be left, or it has no such form."""
+def change_days(expression: str, day: str, only: str, *, is_more: bool = False) -> str:
+    """A cron expression on `only` some days, or on those too, or without one; '' where none is left, or it has no such form."""
     fields = expression.split(" ", 5)
     if len(fields) < 5:
         return ""
-    if only:
+    days = list_day_numbers(fields[4])
+    left = days | list_day_numbers(only) if is_more else days - list_day_numbers(day)
+    if only and not is_more:
         return " ".join([*fields[:4], only, *fields[5:]])
-    days = list_day_numbers(fields[4].replace("*", "0-6"))
-    left = ",".join(str(one) for one in sorted(days - list_day_numbers(day)))
-    return " ".join([*fields[:4], left, *fields[5:]]) if left and days & list_day_numbers(day) else ""
+    told = ",".join(map(str, sorted(left))) if len(left) < len(WEEKDAYS) else "*"
+    return " ".join([*fields[:4], told, *fields[5:]]) if left and left != days else ""
 
 
 def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -104,21 +106,13 @@ def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     if "at_seconds" in last:
         moved = float(last["at_seconds"]) + seconds
         return {"at_seconds": int(moved)} if moved > 0 else {}
-    expression = str(last.get("cron_expr", ""))
-    fields = expression.split(" ")
-    clock = CLOCK_TIME.search(str(last.get("at", "")))
-    if clock and "cron_expr" not in last:
-        minutes = int(clock[1]) * 60 + int(clock[2]) + seconds / 60
-    elif len(fields) > 1 and fields[0].isdecimal() and fields[1].isdecimal():
-        minutes = int(fields[1]) * 60 + int(fields[0]) + seconds / 60
-    else:
+    at, before = str(last.get("at", "")), find_clock(last, str(last.get("at", "")))
+    if before is None or not 0 <= before + seconds / 60 < 24 * 60:
         return {}
-    if not 0 <= minutes < 24 * 60:
-        return {}
-    hour, minute = divmod(int(minutes), 60)
-    if clock and "cron_expr" not in last:
-        return {"at": str(last["at"]).replace(clock[0], f"{hour:02}:{minute:02}")}
-    return {"cron_expr": " ".join([str(minute), str(hour), *fields[2:]])}
+    hour, minute = divmod(int(before + seconds / 60), 60)
+    if "cron_expr" in last:
+        return {"cron_expr": " ".join([str(minute), str(hour), *str(last["cron_expr"]).split(" ")[2:]])}
+    return {"at": CLOCK_TIME.sub(f"{hour:02}:{minute:02}", at)}
 
 
 def shift_due(result: str, seconds: float) -> dict[str, Any]:
@@ -212,6 +206,13 @@ class Draft:
     def end(self) -> str:
         """Which end of a time from one hour to another is said: the "start" or the "stop"; '' for none."""
         return "stop" if self.s.holds(self.book.words["until"]) else "start" if self.holds("from_word") else ""
+
+    @property
+    def adds_more(self) -> bool:
+        """Whether a time or a day is one more, and takes the place of none: "and on sundays", "at 8 too"."""
+        begins = self.s.longest(self.book.words["splits"], 0) is not None
+        moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
+        return (begins and not moves) or self.holds("too_word", "add_word")
 
     @property
     def unknown(self) -> IntentMatch:
@@ -394,10 +395,14 @@ def _read_of_it(draft: Draft) -> None:
 def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
     clock, before = find_clock(draft.last, draft.result), str(draft.found.get("cron_expr", ""))
+    only, is_more = str(draft.found.get("_only", "")), draft.adds_more and draft.intent.name == "cron_days"
+    if is_more and "cron_expr" not in draft.last and only.isdecimal():  # "sunday too", of one on saturday
+        return draft.hand_over("cron_again", {"when": {"at": WEEKDAYS[int(only) - 1]}})
     if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
         hour = clock // 60 + 12 * (clock < 720 and draft.holds("evening_word"))
         draft.found["cron_expr"] = " ".join([str(clock % 60), str(hour), *(before or "0 0 * * *").split()[2:]])
-    days = change_days(*(str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")))
+    told = [str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")]
+    days = change_days(*told, is_more=is_more and "cron_expr" in draft.last)
     if not days and draft.found.get("_except") and draft.found.get("cron_expr"):
         return draft.unknown  # "not on wednesday" of every wednesday is one time
     draft.found |= {"cron_expr": days} if days else {}
@@ -409,10 +414,9 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
     if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
-    adds = draft.intent.name == "cron_correct" and draft.s.longest(draft.book.words["splits"], 0) is not None
     names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
-    adds &= names_hour or "at" in (draft.found.get("when") or ())
-    if adds and "_shift" not in draft.given and not draft.holds("switch", "move_verb", "better_word", "from_word"):
+    adds = draft.intent.name == "cron_correct" and draft.adds_more and "_shift" not in draft.given
+    if adds and (names_hour or "at" in (draft.found.get("when") or ())):
         return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
     ends = draft.end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
@@ -469,15 +473,11 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
-    rule = draft.found.get("rule", "")
+    rule, when = draft.found.get("rule", ""), draft.found.get("when")
     amount = find_bare_amount(draft.s, draft.found, draft.book.words)
-    if (
-        isinstance(draft.found.get("when"), dict)
-        and "at" not in draft.found["when"]
-        and (length := _find_length(draft))
-    ):
+    if isinstance(when, dict) and "at" not in when and (length := _find_length(draft)):
         draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
-    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.holds("too_word"), amount=amount)
+    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.adds_more, amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown
 
@@ -504,6 +504,8 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
     is_again = draft.holds("again_word") and draft.s.longest(draft.book.words["splits"], 0)
     if isinstance(when, dict) and when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
+    if isinstance(when, dict) and when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"
+        return draft.hand_over("cron_days", {"_only": str((WEEKDAYS.index(when["at"]) + 1) % 7)})
     draft.found = plan_again(draft.found, draft.result)
     if isinstance(when, dict) and "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
         draft.found["when"] = keep_day(draft.found["when"], {"at": due[0]}, is_bare=True)  # of another day than today
@@ -611,8 +613,9 @@ def _find_listed(draft: Draft) -> None:
         draft.found["_item"] = note or []
         return
     items = [one["item"] for one in re.finditer(draft.book.tools["memory_search"]["row"], draft.result)]
-    told = str(s.last.arguments.get("text", "")).partition(": ")[2]
-    items = items or ([told] if told else [])
+    texts = s.topic.get("text", ()) if s.last.arguments.get("text") else ()
+    items = items or [told for one in texts if (told := str(one).partition(": ")[2])]
+    items = [", ".join(items)] if len(items) > 1 and not place and draft.holds("plural_word") else items
     if place:
         index = place[0] - 1 if place[0] > 0 else place[0]
         items = items[index:][:1] if -len(items) <= index < len(items) else []

@@ -14,7 +14,6 @@ _CALENDAR = pattern(r"every (.+) at (\d\d?:\d\d.*)")
 _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
 _NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
-_ONLY_DAYS = {"1-5": "weekday", "*": "day"}
 _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
 
 
@@ -139,7 +138,7 @@ def change_rule(
             return {}  # "make it tomorrow": a day of its own is no rule
         options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
-    changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")))
+    changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")), is_more=is_more)
     more = {"lasts": found.get("lasts"), "level": found.get("_percent")}
     if not changed and any(more.values()) and last.get("output") and options.get("level") != "off":
         changed = calendar  # a condition, for so long, or at such a level
@@ -168,34 +167,34 @@ def leave_out_times(row: str, clocks: Collection[str], days: str) -> str:
     return f"{int(left[0][3:])} {','.join(str(int(time[:2])) for time in left)} * * {on}"
 
 
-def change_calendar(calendar: str, clock: str = "", only: str = "", left_out: str = "") -> str:
-    """When a rule comes by the clock, at another time or on other days; '' where it does not, or no day is left."""
+def change_calendar(calendar: str, clock: str = "", only: str = "", without: str = "", *, is_more: bool = False) -> str:
+    """When a rule comes by the clock, at another time, on other days or on those too; '' where it does not, or on no day."""
     found = _CALENDAR.fullmatch(calendar)
     if not found:
         return ""
     days, at = found[1], clock or found[2]
-    if only:
-        days = _ONLY_DAYS.get(only) or _name_days(list_day_numbers(only))
-    elif left_out:
+    if only or without:
         named = _DAY_NUMBERS.get(days) or ",".join(
             str((WEEKDAYS.index(day) + 1) % 7) for day in re.findall(r"\w+", days) if day in WEEKDAYS
         )
-        left = list_day_numbers(named) - list_day_numbers(left_out) if named else set()
-        days = "weekday" if left == list_day_numbers("1-5") else _name_days(left)
+        kept = list_day_numbers(named) if named and (is_more or without) else set()
+        days = _name_days(list_day_numbers(only) | kept if only else kept - list_day_numbers(without))
     return f"every {days} at {at}" if days else ""
 
 
 def list_day_numbers(days: str) -> set[int]:
-    """The days of a cron expression, "1-5" or "0,6": 0 is Sunday."""
+    """The days of a cron expression, "1-5", "0,6" or "*": 0 is Sunday."""
     found: set[int] = set()
-    for part in days.split(","):
+    for part in filter(None, days.replace("*", "0-6").split(",")):
         first, _, last = part.partition("-")
         found |= set(range(int(first), int(last or first) + 1))
     return found
 
 
 def _name_days(numbers: set[int]) -> str:
-    return " and ".join(day for n, day in enumerate(WEEKDAYS, 1) if n % 7 in numbers)
+    whole = {"0-6": "day", "1-5": "weekday"}
+    several = next((name for days, name in whole.items() if numbers == list_day_numbers(days)), "")
+    return several or " and ".join(day for n, day in enumerate(WEEKDAYS, 1) if n % 7 in numbers)
 
 
 def replace_words(note: str, wrong: str, right: str = "") -> str:

@@ -81,12 +81,10 @@ class Lookup:
         if name == _ALL:
             ones = (match._replace(arguments=match.arguments | {"job": int(number)}) for number in rows.values())
             return [*map(_forget_name, ones)] or [self._answer(match, self._wording.tell(match, result))]
-        if match.tool == "rule" and name != ANY_ONE:
-            fits = self._find_rules(name, [*rows])
-            if not fits and (waits := self._name_waiting(match, name)):
-                return [waits]
-        else:
-            fits = self._find_jobs(name, [*rows], now, spoken)
+        is_rule = match.tool == "rule" and name != ANY_ONE
+        fits = self._find_rules(name, [*rows]) if is_rule else self._find_jobs(name, [*rows], now, spoken)
+        if match.tool == "rule" and not fits and (waits := self._name_waiting(match, name)):
+            return [waits]
         if len(fits) == 1:
             return [self._use_row(match, fits[0], rows[fits[0]], name)]
         intent = self._matcher.intents[match.intent]
@@ -145,7 +143,7 @@ class Lookup:
     def _name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:
         """What to say where the rule to be paused or resumed waits for its yes yet; None where it does not."""
         waiting = self._list_waiting() if match.arguments.get("action") in {"pause", "resume"} else {}
-        fits = self._find_rules(name, [*waiting.values()])
+        fits = [*waiting.values()] if name == ANY_ONE else self._find_rules(name, [*waiting.values()])
         if len(fits) != 1:
             return None
         number = next(number for number, means in waiting.items() if means == fits[0])

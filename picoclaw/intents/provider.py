@@ -840,11 +840,6 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     return match._replace(arguments=match.arguments | {name: seconds}, missing="")
 
 
-def _adds_to(given: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether arguments are those before and more; a sensor's name may come before what is measured."""
-    return all(name in given and str(given[name]).endswith(str(value)) for name, value in before.items())
-
-
 def _find_asked(messages: Sequence[Message]) -> str:
     return next((message.text for message in reversed(messages) if message.role == "user"), "")
 

@@ -450,7 +450,7 @@ class SlotReader:
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
         name = slot.name.lstrip("_")
-        known = s.topic.get(name, ())
+        known = () if name == "job" and s.last.name == "memory_store" else s.topic.get(name, ())  # "..., and note ..."
         if s.last.name == "output" and s.last.arguments.get("action") == "list" and (asked := s.read_last(f"_{name}")):
             known = [asked]  # "is the lamp on?" - "turn it off"
         if slot.part and s.last.name == "cron" and (planned := s.read_last(name)):

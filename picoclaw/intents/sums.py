@@ -90,8 +90,9 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
     if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
-    formed = (_share_out(tokens, paid) or _answer_form(tokens, words) or _add_prices(tokens)) if asks else None
-    found = formed or _convert(tokens, words, last, is_whole=is_whole or is_sum)
+    found = (_share_out(tokens, paid) or _answer_form(tokens, words) or _add_prices(tokens)) if asks else None
+    if not found and "what" not in s.list_values(words["dates"]):  # "what day is it in a week"
+        found = _convert(tokens, words, last, is_whole=is_whole or is_sum)
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     if plain[:1] == [("op", "&")] and before:
         del plain[0]  # "and divided by 8?"
@@ -482,12 +483,13 @@ def _read_days(
         ahead = next(
             ((value["at_seconds"], count) for value, count in times.once(near, "") if "at_seconds" in value), None
         )
+        is_later = (s.longest(words["dates"], i + 1) or ("?", 0))[0][0] in "+-"  # "the day after tomorrow"
         if size and not (hit and hit[1] - i > size):
             told, i = [*told, named], i + size
         elif ago and begin:
             lengths, i = [*lengths, f"{(begin.date() - now.date()).days:+}"], i + ago[1]
             said.add("past")
-        elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1:
+        elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1 and not is_later:
             lengths, i = [*lengths, f"{int(ahead[0] // _DAY_S):+}"], i + ahead[1]
         elif hit and hit[0][:1].isalpha() and hit[0] not in _ENDS and hit[0][:6] != "easter":
             said, i = said.union(hit[0].split()), hit[1]
@@ -506,7 +508,12 @@ def _read_days(
             i += 1
     if "this" in said and not (told or feasts or lengths or weekdays):
         feasts = ["year"]
-    found = [_place(one, now, said) for one in told or feasts or lengths]  # "the holidays, on 13 May"
+    dates = told or feasts
+    found = [_place(one, now, said) for one in dates or lengths]  # "the holidays, on 13 May"
+    if "what" in said and lengths and len(dates) + len(lengths) > 1 and len(dates) < 2:
+        apart = timedelta(days=sum(map(int, lengths)))  # "two weeks from tomorrow", "a week before christmas"
+        first = found[0] if dates else now.date()
+        found = [first and first + (-apart if dates and s.holds(words["back"]) else apart)]
     return ([day for day in found if day] if all(found) else []), weekdays, said
 
 
@@ -535,8 +542,6 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
         days = [today]
     if not days and last and said & {"count", "weeks", "what", "long"}:
         days = [last]
-    if "what" in said and len(days) == 2 and today in days:  # "what date is it a week today?"
-        days.remove(today)
     if not 0 < len(days) <= 2 or (
         len(days) == 1 and len(said & {"weekend", "weekday"}) + len(weekdays) > 1 and not trusts
     ):

@@ -603,9 +603,9 @@ class WishMatcher(IntentMatcher):
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
         within = self._find_times_of_days(s) if len(places) > 1 else frozenset()
         polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
-        places = [
-            i for i in places if i < polite and i not in within and not s.longest(halves, i)
-        ]  # "a las diez y media"
+        # Neither in "a las diez y media" nor behind the first word of "no, 7 is better. We eat at 8".
+        places = [i for i in places if i < polite and i not in within and not s.longest(halves, i)]
+        places = [i for i in places if not self.is_all_of(s.text(0, i), "declines", "waits")]
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
             then = hit[1] if hit else i
