@@ -343,7 +343,9 @@ class IntentMatcher:
         fits = self._fits(s, walk, begins, offered)
         for i in begins if not self._after(s, self.words["negations"], begins[-1]) else begins[-1:]:
             wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
-            fits += [fit if wished else self._nearly(fit) for fit in self._fits(s, walk, [i], offered, kind="adds")]
+            for match, score in self._fits(s, walk, [i], offered, kind="adds"):
+                missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
+                fits.append((match._replace(missing=missing), score))
         negated = s.words[-1] in self.words["negates_last"]
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
@@ -784,8 +786,9 @@ class IntentMatcher:
         orders = not asks and self._mood(s, begins[-1], len(s.words)) == "acts"
         said = frozenset(s.words)
         near = [frame for frame in self._frames if not any(map(said.isdisjoint, frame.needs))]
-        names = {frame.intent for frame in near}
-        open_intents = {name for name in names if self._is_open(self.intents[name], s, kinds, offered)}
+        asked = [intent for name in {frame.intent for frame in near} if (intent := self.intents[name]).kind in kinds]
+        asked = [intent for intent in asked if not intent.only or intent.tool in (offered or ())]
+        open_intents = {intent.name for intent in asked if not intent.after or _is_after(intent, s)}
         frames = [
             frame
             for frame in near
@@ -826,11 +829,6 @@ class IntentMatcher:
             elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
         return unknown if best is None else None
-
-    def _is_open(self, intent: Intent, s: Sentence, kinds: Collection[str], offered: Collection[Any] | None) -> bool:
-        if intent.kind not in kinds or (intent.only and intent.tool not in (offered or ())):
-            return False
-        return not intent.after or _is_after(intent, s)
 
     def _may_be(
         self, kind: str, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Collection[Any] | None
@@ -942,10 +940,6 @@ class IntentMatcher:
         asks = asks and not self._after(s, words["negations"], begin)
         asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
         return "?" not in s.raw and not asks
-
-    def _nearly(self, fit: tuple[IntentMatch, int]) -> tuple[IntentMatch, int]:
-        """The same, asking for a sentence that is an order."""
-        return fit[0]._replace(missing=fit[0].missing or word_exact(self._book, fit[0].intent)), fit[1]
 
     def _fits(
         self,

@@ -206,15 +206,20 @@ class WishMatcher(IntentMatcher):
     def _share_beginning(
         self, told: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any] | None
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The same, where the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off"."""
-        s, slot = self._read(told[0][0]), self._book.slot("later_on")
-        is_planned = len(told) > 1 and told[0][1] is not None and told[0][1].tool == "cron" and s.words
-        ends = [end for _, end in self._reader.read(slot, s, 0) if end < len(s.words)] if is_planned else []
-        shared = [*told[:1]]
-        for said, match in told[1:]:
-            moves = ends and match and match.tool == "output" and self.moves(match)
-            again = self.match(f"{s.text(0, ends[0])} {said}", offered) if moves else None
-            shared.append((said, again if is_complete(again) and again.tool == "cron" else match))
+        """The same, where the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off",
+        "every day at 8 ..."; what has no such reading is not understood.
+        """
+        (text, first), *rest = told
+        s, shared = self._read(text), [*told[:1]]
+        names = ("later_on", "calendar") if rest and first and first.tool in {"cron", "rule"} else ()
+        ends = (end for name in names for _, end in self._reader.read(self._book.slot(name), s, 0))
+        end = next((end for end in ends if end < len(s.words)), 0)
+        for said, match in rest:
+            is_now = self._read(said).holds(self._book.values("now_word"))
+            moves = end and match and match.tool == "output" and self.moves(match) and not is_now
+            again = self.match(f"{s.text(0, end)} {said}", offered) if moves else match
+            is_alike = is_complete(again) and first is not None and again.tool == first.tool
+            shared.append((said, again if is_alike or not moves else None))
         return shared
 
     def _put_after(
