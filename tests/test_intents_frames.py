@@ -265,10 +265,7 @@ TALKS = [
     ),
     (
         ["remember that the fuses are in the tin", "they're in the drawer now"],
-        [
-            ("memory_store", {"text": "the fuses are in the drawer now"}),
-            ("memory_forget", {"text": "the fuses are in the tin"}),
-        ],
+        [("memory_update", {"old": "the fuses are in the tin", "new": "the fuses are in the drawer now"})],
     ),
     (
         ["tell me when the greenhouse is below 5", "change the 5 to 4"],

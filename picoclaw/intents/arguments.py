@@ -667,6 +667,8 @@ def _take_both(draft: Draft) -> IntentMatch | None:
     names = draft.s.list_values(draft.s.names) if values else ()
     if isinstance(values, str) and draft.holds("two_word") and not any(kind == "output" for kind, _ in names):
         values = draft.s.topic.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
+        if not values and draft.found["name"] in draft.s.topic.get("name", ()):
+            return IntentMatch(draft.intent.name, "", {}, draft.book.say["what"], 1.0, "unknown")
     if not values or not isinstance(values, list) or not draft.holds("both_word"):
         return None
     match = make_match(draft.intent, draft.found, 1.0, "template")

@@ -996,8 +996,9 @@ class IntentMatcher:
             )
         arguments = dict(match.arguments)
         request = arguments.pop("request")
-        if not self.words["recent"].keys().isdisjoint(request.lower().split()):
-            return None  # "of the last 24 hours" is when it was, and not when it is to be told
+        is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())
+        if is_past or self._says_if(Sentence(request, self.words)):
+            return None  # "of the last 24 hours" and "when it was on" are no times at which to tell
         wanted = self.match(request)
         is_vague = wanted is not None and wanted.route == "frame" and wanted.score < SURE_WORDS  # "take out the trash"
         is_vague |= wanted is not None and wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS  # "fan"

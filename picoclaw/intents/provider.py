@@ -408,9 +408,8 @@ class IntentProvider:
         named = [*dict.fromkeys(str(call.arguments.get("name")) for call in switched if call.name == "output")]
         if last.name in READS and len(named) == 1:
             topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
-        spoken = [self._matcher.list_outputs(turn[0].text) for turn in turns[-2:]]
-        if [*map(len, spoken)] == [1, 1] and spoken[0] != spoken[1]:
-            topic["_both"] = [*spoken[0], *spoken[1]]
+        spoken = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
+        topic["_both"] = spoken if len(spoken) == 2 else []
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
         told = next(filter(None, map(list_calls, turns[:-4:-1])), [("", "")])
         topic["_result"] = [told[-1][1]]

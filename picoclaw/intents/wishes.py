@@ -583,10 +583,6 @@ class WishMatcher(IntentMatcher):
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
         if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
             return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
-        if match.intent in {"memory_correct", "memory_rewrite"} and match.arguments.keys() >= {"new", "old"}:
-            new, old = match.arguments["new"], match.arguments["old"]
-            kept = match._replace(tool="memory_store", arguments={"text": new})
-            return [kept, match._replace(tool="memory_forget", arguments={"text": old})]
         if "_wrong" in match.said and not match.missing:
             return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
         if "_more" in match.said and not match.missing:

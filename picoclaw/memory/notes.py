@@ -441,7 +441,8 @@ def _correct_entry(place: EntryPlace, old: str, new: str) -> tuple[str, bool]:
     spans = _find_restated(body, "" if all_named else part, new)
     if not spans and all_named:
         before, after = set(list_terms(body)), set(list_terms(new))
-        spans = {(0, len(body))} if len(before - after) <= len(after - before) else set()
+        is_less = len(before - after) > len(after - before) and len(new.split()) < len(body.split())
+        spans = set() if is_less else {(0, len(body))}
     elif not spans and part:
         spans = (_find_part_after_place if parse_entry_place(old) else _find_named_part)(body, part, new)
     if len(spans) == 1:
