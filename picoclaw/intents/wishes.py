@@ -664,7 +664,7 @@ class WishMatcher(IntentMatcher):
                 moves = not timed and not last.name and any(map(self.moves, found))
                 moves = moves and len({one.intent for one in found if one}) > 1
                 moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
-                if moves and self._count_several(text) < MIN_SEVERAL:
+                if moves and not hit and self._count_several(text) < MIN_SEVERAL:
                     return []  # "below 12 volts, turn the light off"
                 if rest and not self._is_conditional(s, found):
                     return [(head, first), *rest]
