@@ -82,9 +82,8 @@ class FrameReader:
                     kinds = "".join(
                         {"output": "o", "percent": "l", "seconds": "s"}.get(slot.kind, "") for slot, _ in trail
                     )
-                    parted = (
-                        "ol" in kinds and "o" in kinds[kinds.index("ol") + 2 :]
-                    )  # "the lamp to 30 % and the fan on"
+                    # two orders: "the lamp to 30 % and the fan on"
+                    parted = "ol" in kinds and "o" in kinds[kinds.index("ol") + 2 :]
                     if not parted and (not intent.make or len({*levels}) < 2):  # "to 60 %, off at ten" are two orders
                         yield FrameFit(intent, found, left, covered, is_named)
 
@@ -153,7 +152,7 @@ class FrameReader:
         return self._pass_over("plain", "polite", "ignore", "filler", "lead", "wonder", "tail")
 
     def _pass_over(self, *names: str) -> list[list[int]]:
-        tables, s = [self._book.words[name] for name in names], self._s
+        tables, s = [*filter(self._s.holds, (self._book.words[name] for name in names))], self._s
         return [
             sorted(
                 {hit[1] for table in tables if (hit := s.longest(table, i)) and self._may_stand(table, i, hit[1])},
@@ -169,9 +168,8 @@ class FrameReader:
         clauses, s = self._book.words["apart"], self._s
         if table is clauses and any(s.longest(self._book.values("if_word"), i) for i in range(begin)):
             return False
-        ends = (
-            table is not clauses or s.after_comma(end) or s.longest(clauses, end) is not None
-        )  # "it is dark" "in there"
+        # "it is dark" "in there"
+        ends = table is not clauses or s.after_comma(end) or s.longest(clauses, end) is not None
         return end == self._end or (end < self._end and ends)
 
     def _is_hour(self, i: int) -> bool:

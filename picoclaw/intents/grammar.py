@@ -176,9 +176,8 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]],
         counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}
         first = max(counts.values(), default=(0, 0))
         best = [language for language, count in counts.items() if count == first]
-        is_told = (
-            first[0] > 1 or sum(count[0] for count in counts.values()) == 1
-        )  # "okay aus" has one word of each of two
+        # "okay aus" has one word of each of two
+        is_told = first[0] > 1 or sum(count[0] for count in counts.values()) == 1
         if len(best) == 1 and first[1] >= _MIN_LETTERS and is_told:
             return best[0]
         named = likely if likely in best else best[0] if len(best) == 1 else ""

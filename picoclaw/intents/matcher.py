@@ -182,7 +182,6 @@ class IntentMatcher:
         """What was said of the last turn's call besides its arguments; asked for where a sentence goes on with it."""
         self._declared: Mapping[str, str] = {}
         self._names = dict[str, tuple[str, str]]()
-        self._shares: dict[str, list[tuple[float, str]]] = {}
         self._sentences: dict[str, Sentence] = {}
 
     @cached_property
@@ -236,19 +235,10 @@ class IntentMatcher:
         return s
 
     def _score(self, s: Sentence) -> list[tuple[float, str]]:
-        """The share of each topic, the likeliest first; [] where no weights are, or too many words.
-
-        Parts of a sentence are asked for again.
-        """
-        if s.raw not in self._shares:
-            if len(self._shares) > MAX_CLASSIFIED:
-                self._shares.clear()
-            self._shares[s.raw] = (
-                self._classifier.score(self._features.read(s))
-                if self._classifier and 0 < len(s.words) <= MAX_CLASSIFIED
-                else []
-            )
-        return self._shares[s.raw]
+        """The share of each topic, the likeliest first; [] where no weights are, or too many words."""
+        if not s.shares and self._classifier and 0 < len(s.words) <= MAX_CLASSIFIED:
+            s.shares += self._classifier.score(self._features.read(s))
+        return s.shares
 
     def list_outputs(self, text: str) -> list[str]:
         """The outputs that a text names."""
@@ -258,7 +248,6 @@ class IntentMatcher:
         """Take the names that the owner has given, each with "sensor" or "output", in place of the former ones."""
         if names == self._declared:
             return
-        self._shares.clear()
         self._sentences.clear()
         phrases, places = dict[str, tuple[str, str]](), self._book.values("sensor")
         for name, kind in names.items():
@@ -372,9 +361,8 @@ class IntentMatcher:
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
-        is_talk = (
-            best is not None and best.intent == "nothing" and s.last.name in READS
-        )  # "what is the highest this week"
+        # "what is the highest this week"
+        is_talk = best is not None and best.intent == "nothing" and s.last.name in READS
         if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
@@ -851,6 +839,8 @@ class IntentMatcher:
 
         `ends`: the spans of what ends something, where it is to end; a "stop" or "no longer needed" is none there.
         """
+        if not s.holds(self.words["negations"]):
+            return False
         begin = self._skip_no(s)
         if ends:
             tables = [self._book.values(name) for name in ends]

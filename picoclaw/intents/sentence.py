@@ -119,14 +119,14 @@ class Sentence:
         self.last = NO_CALL
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         self._hits: dict[tuple[int, int], tuple[Mapping[str, Any], SlotReading | None]] = {}
-        self._phrases: dict[int, dict[str, int]] = {}
-        """What may stand in a table at a word, the longest first, each with where it ends."""
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
         self.readings_of_talk: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """The same of slots that depend on what was said before."""
         self.ends_of_times: dict[str, list[int]] = {}
         """Where several times of day in a row end that begin at a word, by the part of the day that is meant."""
+        self.shares: list[tuple[float, str]] = []
+        """What the classifier makes of it."""
         split, starts = _split_text(raw[:MAX_CHARS], words)
         self.words, self.starts = [*split], [*starts]
         self.spelt = tuple(self.words)
@@ -210,20 +210,28 @@ class Sentence:
     def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
         if (kept := self._hits.get((id(table), i))) is None:
-            if (phrases := self._phrases.get(i)) is None:
-                ends = range(min(i + _MAX_PHRASE_WORDS, len(self.words)), i, -1)
-                phrases = self._phrases[i] = {" ".join(self.words[i:end]): end for end in ends}
-            phrase = next(filter(table.__contains__, phrases), "")
+            phrases = self._phrases[i] if i < len(self.words) else {}
+            phrase = "" if table.keys().isdisjoint(phrases) else next(filter(table.__contains__, phrases))
             hit = (table[phrase], phrases[phrase]) if phrase else None
             kept = self._hits[id(table), i] = table, hit  # with the table, so that no other one gets its id
         return kept[1]
 
+    @cached_property
+    def _phrases(self) -> list[dict[str, int]]:
+        """What may stand in a table at each word, the longest first, with where it ends."""
+        rows = [range(min(i + _MAX_PHRASE_WORDS, len(self.words)), i, -1) for i in range(len(self.words))]
+        return [{" ".join(self.words[i:end]): end for end in row} for i, row in enumerate(rows)]
+
+    @cached_property
+    def _all_phrases(self) -> frozenset[str]:
+        return frozenset().union(*self._phrases)
+
     def holds(self, table: Mapping[str, Any]) -> bool:
-        return any(self.longest(table, i) for i in range(len(self.words)))
+        return not table.keys().isdisjoint(self._all_phrases)
 
     def list_values(self, table: Mapping[str, Any]) -> list[Any]:
         """The values of the phrases of `table` that stand in the sentence, the longest at each word."""
-        return [hit[0] for i in range(len(self.words)) if (hit := self.longest(table, i))]
+        return [hit[0] for i in range(len(self.words)) if (hit := self.longest(table, i))] if self.holds(table) else []
 
 
 def _convert_value(name: str, number: str, measure: str) -> SlotValues:
@@ -574,11 +582,12 @@ class SlotReader:
         if s.words[i] in ignore or any(one[1] + 1 < len(near) and near[one[1]] in back for one in readings):
             readings = [one for one in readings if "at" in one[0]]
         repeats = (s.longest(self._words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
-        if any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"
+        if readings and any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"
             readings = [reading for reading in readings if "at_seconds" not in reading[0]]
-        units = self._words["oclock"].keys() & self._words["units"].keys()
         was_clock = slot.part == "same" and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
-        if (was_clock or slot.part == "morning") and not units.isdisjoint(near):
+        if (was_clock or slot.part == "morning") and any(
+            word in self._words["oclock"] and word in self._words["units"] for word in near
+        ):
             # "plutôt six heures" is no length where it was seven o'clock, nor is "mets le réveil pour six heures"
             at = next(iter(self._words["at"])).split()
             clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))

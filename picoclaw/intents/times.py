@@ -280,9 +280,8 @@ class TimeReader:
             return none
         if half in {"pm", "night"}:
             one = _add_half_day(one)
-            other = (
-                max(other, _add_half_day(other)) if _add_half_day(other) > one else other
-            )  # "from 10 to 2" ends at night
+            # "from 10 to 2" ends at night
+            other = max(other, _add_half_day(other)) if _add_half_day(other) > one else other
         later = None if day or early or bare else self._day.match(tail, until + more)
         said = day or later
         if not (is_begun or later):

@@ -65,9 +65,8 @@ class WishMatcher(IntentMatcher):
         end = found[0][1] if found else 0
         for begin, stop in found:  # "every day" "except on sundays"
             end = max(end, stop) if begin <= end else 0
-        hours = (
-            words for i, words in enumerate(near) if not i or s.words[i - 1] not in self.words["on"]
-        )  # "am 24.12."
+        # "am 24.12."
+        hours = (words for i, words in enumerate(near) if not i or s.words[i - 1] not in self.words["on"])
         if not end or any(map(self.times.names_a_time, hours)) or " ".join(s.words[end:])[:1].isdigit():
             return ""
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
@@ -496,9 +495,8 @@ class WishMatcher(IntentMatcher):
         is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
         if begins and is_bare and not rest[0].longest(self.words["polite"], 0):  # "a shout at six? Plot inspection."
             begin, end = self._after(rest[0], self._book.values("for_word"), 0), self._begin_of_polite(rest[0])
-            message = (
-                rest[0].text(begin, end) if begin < end else parts[1]
-            )  # "a timer for 5 minutes for the eggs, please"
+            # "a timer for 5 minutes for the eggs, please"
+            message = rest[0].text(begin, end) if begin < end else parts[1]
             match = match._replace(arguments=match.arguments | {"message": message.strip(" .!")})
         return [(part, match)] if not intent.kind or is_clear else []
 
