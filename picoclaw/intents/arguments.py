@@ -29,8 +29,10 @@ from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, 
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
 from picoclaw.intents.times import NO_HOUR, OCLOCK, WordTables, count_seconds_between, format_whole_length, is_moment
 from picoclaw.text import pattern
-from picoclaw.times import WEEKDAYS
+from picoclaw.times import EARLIEST_HOUR, WEEKDAYS
 
+_HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
+_DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
 CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
 SERIES = ("sensor", "quantity")
@@ -412,7 +414,8 @@ def _change_days(draft: Draft) -> IntentMatch | None:
 def _move(draft: Draft) -> IntentMatch | None:
     """Another time of a job, in the half of the day that it had; another length where it switches something on for one."""
     is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
-    if is_timed and (length := _find_length(draft)):  # "make it 2 hours"
+    is_length = is_timed and not draft.s.holds(draft.book.words["within"])
+    if is_length and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
     names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
     adds = draft.intent.name == "cron_correct" and draft.adds_more and "_shift" not in draft.given
@@ -506,6 +509,11 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     if isinstance(when, dict) and when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"
         return draft.hand_over("cron_days", {"_only": str((WEEKDAYS.index(when["at"]) + 1) % 7)})
+    clock = _HOUR_ALONE.fullmatch(str(when.get("at", ""))) if isinstance(when, dict) else None
+    if clock and (days := _DAYS_OF_PLAN.fullmatch(str(draft.last.get("cron_expr", "")))):  # "and at 20:00 too"
+        hour = int(clock[1])
+        hour += 12 if clock[3] and (hour < EARLIEST_HOUR or hour == int(days[1])) else 0
+        draft.found["when"] = {"cron_expr": f"{int(clock[2])} {hour % 24} {days[2]}"}
     draft.found = plan_again(draft.found, draft.result)
     if isinstance(when, dict) and "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
         draft.found["when"] = keep_day(draft.found["when"], {"at": due[0]}, is_bare=True)  # of another day than today
