@@ -802,6 +802,25 @@ def test_an_answer_about_an_approval_is_in_the_language_of_the_conversation(home
     assert provider.translate([], "basta", "stopped: everything is at its safe level").startswith("parado: todo")
 
 
+@each_row(
+    ("asked", "said", "expected"),
+    [
+        ("enciende el ventilador cada día a las 13", "Sí, por favor", "/yes 3"),
+        ("enciende el ventilador cada día a las 13", "vale, perfecto", "/yes 3"),
+        ("enciende el ventilador cada día a las 13", "no, gracias", "/no 3"),
+        ("enciende el ventilador cada día a las 13", "sí, pero a las 14", ""),
+        ("enciende el ventilador cada día a las 13", "gracias", ""),
+        ("schalte den Lüfter jeden Tag um 13 Uhr an", "Ja, bitte", "/yes 3"),
+        ("allume le ventilateur chaque jour à 13h", "oui s'il te plaît", "/yes 3"),
+    ],
+)
+def test_a_polite_answer_is_one(home, asked, said, expected):
+    call = ToolCall("1", "rule", {"action": "add", "output": "fan", "when": "every day at 13:00"})
+    waits = "error: rule was not done yet: it waits for the owner's yes as number 3 (`/yes 3`)\nwhich means: fan"
+    turn = [Message("user", asked), Message("assistant", "", (call,)), Message("tool", waits, call_id="1")]
+    assert make_provider(home).read_answer([[*turn, Message("assistant", "?")]], said) == expected
+
+
 def test_a_name_of_the_owners_counts_before_its_translation(home):
     provider = make_provider(home, declared={"luefter": "output", "fan": "output"})
     assert answer(provider, "schalte den Lüfter aus") == off("luefter")

@@ -396,6 +396,10 @@ WAITS = "error: rule was not done yet: it waits for the owner's yes as number 3 
     ("said", "is_waiting", "answer"),
     [
         ("yes", True, "/yes 3"),
+        ("Yes, please", True, "/yes 3"),
+        ("ok, thanks", True, "/yes 3"),
+        ("thanks", True, ""),
+        ("no, thanks", True, "/no 3"),
         ("never mind", True, "/no 3"),
         ("delete it again", True, "/no 3"),
         ("scrap that", True, "/no 3"),

@@ -175,9 +175,9 @@ class Draft:
         for entry in self.intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
             said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
-            if pronoun and (not said or "place" in found):
-                continue
             name = keep.lstrip("=")
+            if (pronoun and (not said or "place" in found)) or (name == "series" and "sensor" in found):
+                continue
             if value := s.read_last(name):
                 is_usual = name == "quantity" and found.get("sensor") and value == usual.get(s.read_last("sensor"))
                 kept[name] = usual.get(str(found["sensor"]), value) if is_usual else value  # of the tank distance

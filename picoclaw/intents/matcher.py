@@ -592,9 +592,13 @@ class IntentMatcher:
         return s.text(begins[-1], ends[-1]) if s.words else ""
 
     def is_all_of(self, text: str, *tables: str) -> bool:
-        """Whether a text is a phrase of some tables of words, and nothing else but polite ones."""
-        s = self._read(self.drop_polite(text))
-        return bool(s.words) and any(self._after(s, self.words[name], 0) == len(s.words) for name in tables)
+        """Whether a text is a phrase of some tables of words, and nothing else but polite ones before and behind it."""
+        s, said, polite = self._read(text), [self.words[name] for name in tables], [self._lead, self.words["polite"]]
+        place, is_said = 0, False
+        while place < len(s.words) and (end := max(self._after(s, one, place) for one in (*said, *polite))):
+            is_said |= any(self._after(s, one, place) == end for one in said)
+            place = end
+        return is_said and place == len(s.words)
 
     def read_place(self, text: str) -> int:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""

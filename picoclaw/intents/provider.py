@@ -535,20 +535,16 @@ class IntentProvider:
         """
         said = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
-        words = matcher.words
         for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
             calls = list_calls(turn)
             waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
             number = JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
-            if number and turn is turns[-1] and said in words["agrees"]:
-                return f"/yes {number[1]}"
-            is_open = number and turn is turns[-1] and is_waiting(int(number[1]))
-            if number and is_open and "?" not in text and matcher.is_all_of(text, "agrees"):
-                return f"/yes {number[1]}"
-            if number and (is_open and matcher.is_all_of(text, "undo", "declines")):
-                return f"/no {number[1]}"
-            if number and turn is turns[-1] and said in words["declines"]:
-                return f"/no {number[1]}"
+            is_last = number is not None and turn is turns[-1]
+            is_open = is_last and "?" not in text and number is not None and is_waiting(int(number[1]))
+            is_yes = said in matcher.words["agrees"] or (is_open and matcher.is_all_of(text, "agrees"))
+            is_no = said in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
+            if number and is_last and (is_yes or is_no):
+                return f"/{'yes' if is_yes else 'no'} {number[1]}"
             if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
                 withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0], turns)
                 return f"/no {number[1]}" if number and withdraws else ""
