@@ -292,8 +292,14 @@ def test_what_was_left_on_is_said(tmp_path):
     assert "left on" not in picoclaw_process(tmp_path, "status").stdout
 
 
-@pytest.mark.parametrize("seconds", [30, 5])  # longer than what is done to the processes takes beside other tests
-@pytest.mark.parametrize("numbers", HARMS.values(), ids=HARMS)
+@pytest.mark.parametrize(
+    ("numbers", "seconds"),
+    [  # seconds: longer than what is done to the processes takes beside other tests, where not both are killed at once
+        pytest.param(numbers, seconds, id=f"{name}-{seconds}", marks=[pytest.mark.alone] * (name == "both killed"))
+        for name, numbers in HARMS.items()
+        for seconds in (30, 15)
+    ],
+)
 def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
     home = daemon_kit.furnished(tmp_path, "", daemon_kit.PUMP)
     with daemon_kit.Daemon(tmp_path).ready() as daemon:
@@ -307,7 +313,7 @@ def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, secon
             daemon.ends(15)
             assert pin(home) == 0
             return
-        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists(), 20)
+        daemon_kit.until(lambda: pin(home) == 0 and not (home / supervisor.LIVE_FILE).exists(), 30)
         assert "left on by a supervisor" in daemon.says("left on")
         assert "left on by a supervisor" in picoclaw_process(tmp_path, "status").stdout
         daemon.process.terminate()
