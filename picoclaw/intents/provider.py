@@ -812,7 +812,7 @@ def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bo
     return (
         match is None
         or is_talk
-        or match.intent in {"nothing", "clock", "what_if", "rule_condition"}
+        or match.intent in {"nothing", "clock", "what_if", "rule_condition", "memory_when"}
         or (is_sum and not is_complete(match))
     )
 
