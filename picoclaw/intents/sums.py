@@ -228,6 +228,7 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
     is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
     is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
     is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
+    is_price &= 1 not in values  # "an e-mail to say that I come at 18 h"
     is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
     if shape == "nn" and ("multiply" in ops or is_price):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"

@@ -769,7 +769,7 @@ class WishMatcher(IntentMatcher):
     ) -> list[tuple[str, IntentMatch | None]]:
         """What follows a first wish that is meant of a second output, too: "turn on the fan" "and the lamp, and tell me ..."."""
         rest = Sentence(tail, self.words)
-        for i in range(1, len(rest.words)):
+        for i in range(1, self._begin_of_polite(rest)):  # "the fan, please" is one
             joint = rest.longest(self.words["splits"], i)
             begin = joint[1] if joint else i
             if not (joint or rest.after_comma(i)) or begin >= len(rest.words):
@@ -789,13 +789,17 @@ class WishMatcher(IntentMatcher):
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
-        said = [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
+        is_text = self._moves_with_text(first)  # "remind me at 8 of the bread": German "die" is no "it" there
+        said = [] if is_text else [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
         said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
         named = self.list_outputs(tail)
         for text in () if told else said:
             match = self.match(text, offered)
             is_more = match is not None and "_more" in match.said and len(named) == 1  # the first one again
-            if is_whole(match) and match.intent == first.intent and match.arguments != first.arguments and not is_more:
+            if not is_whole(match) or match.intent != first.intent or is_more:
+                continue
+            new = {name: value for name, value in match.arguments.items() if named or name != "name"}
+            if not new.items() <= first.arguments.items():  # "..., it is hot" orders nothing
                 return match
         return None
 
