@@ -79,17 +79,6 @@ def change_planned(call: str, name: str, value: Any) -> str:
     return f"output {json.dumps(json.loads(text) | {name: value})}" if tool == "output" and text[:1] == "{" else ""
 
 
-def plan_again(found: SlotValues, result: str) -> SlotValues:
-    """A day for the same once more, at the time of day that the last answer named."""
-    when, clock = found.get("when"), CLOCK_TIME.search(result)
-    if not isinstance(when, dict):
-        return found
-    day = (
-        {"at": f"{when['at']} {clock[0]}"} if clock and CLOCK_TIME.search(str(when.get("at", "00:00"))) is None else {}
-    )
-    return {name: value for name, value in found.items() if name != "cron_expr"} | {"when": when | day}
-
-
 def change_days(expression: str, day: str, only: str, *, is_more: bool = False) -> str:
     """A cron expression on `only` some days, or on those too, or without one; '' where none is left, or it has no such form."""
     fields = expression.split(" ", 5)
@@ -351,8 +340,8 @@ def _keep_series(draft: Draft) -> None:
 
 def _compare_now(draft: Draft) -> None:
     """ "Warmer than an hour ago?" is about now."""
-    is_today = draft.found.get("when", "today") == "today"
-    if is_today and (is_moment(str(draft.found.get("compare", ""))) or draft.holds("now_word")):
+    is_today, then = draft.found.get("when", "today") == "today", str(draft.found.get("compare", ""))
+    if is_today and (is_moment(then) or then[:5] == "this " or draft.holds("now_word")):  # "than this morning"
         draft.found["when"] = "last 20 minutes"
 
 
@@ -503,22 +492,25 @@ def _replace_words(draft: Draft) -> IntentMatch | None:
 
 
 def _plan_again(draft: Draft) -> IntentMatch | None:
-    when = draft.found.get("when")
+    """The same once more on another day, at the time of day that the last answer named."""
+    when, clock = draft.found.get("when"), CLOCK_TIME.search(draft.result)
+    if not isinstance(when, dict):
+        return None
     is_again = draft.holds("again_word") and draft.s.longest(draft.book.words["splits"], 0)
-    if isinstance(when, dict) and when.keys() == {"at_seconds"} and not is_again:
+    if when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
-    if isinstance(when, dict) and when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"
+    if when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"
         return draft.hand_over("cron_days", {"_only": str((WEEKDAYS.index(when["at"]) + 1) % 7)})
-    clock = _HOUR_ALONE.fullmatch(str(when.get("at", ""))) if isinstance(when, dict) else None
-    if clock and (days := _DAYS_OF_PLAN.fullmatch(str(draft.last.get("cron_expr", "")))):  # "and at 20:00 too"
-        hour = int(clock[1])
-        hour += 12 if clock[3] and (hour < EARLIEST_HOUR or hour == int(days[1])) else 0
-        draft.found["when"] = {"cron_expr": f"{int(clock[2])} {hour % 24} {days[2]}"}
-    draft.found = plan_again(draft.found, draft.result)
-    if isinstance(when, dict) and "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
-        draft.found["when"] = keep_day(draft.found["when"], {"at": due[0]}, is_bare=True)  # of another day than today
-    at = str(draft.found["when"].get("at", "00:00")) if isinstance(when, dict) else "00:00"
-    return None if CLOCK_TIME.search(at) else draft.unknown  # a day alone is no time
+    hour = _HOUR_ALONE.fullmatch(str(when.get("at", "")))
+    if hour and (days := _DAYS_OF_PLAN.fullmatch(str(draft.last.get("cron_expr", "")))):  # "and at 20:00 too"
+        late = 12 if hour[3] and (int(hour[1]) < EARLIEST_HOUR or int(hour[1]) == int(days[1])) else 0
+        when = {"cron_expr": f"{int(hour[2])} {(int(hour[1]) + late) % 24} {days[2]}"}
+    if clock and not CLOCK_TIME.search(str(when.get("at", "00:00"))):
+        when = when | {"at": f"{when['at']} {clock[0]}"}
+    if "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
+        when = keep_day(when, {"at": due[0]}, is_bare=True)  # of another day than today
+    draft.found = {name: value for name, value in draft.found.items() if name != "cron_expr"} | {"when": when}
+    return None if CLOCK_TIME.search(str(when.get("at", "00:00"))) else draft.unknown  # a day alone is no time
 
 
 def _change_planned(draft: Draft) -> IntentMatch | None:
@@ -568,6 +560,7 @@ def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
     by, lowers, raises = (book.values(name) for name in ("by_word", "lower_verb", "raise_verb"))
     ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
     numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in book.slot("level").after]
+    numbers += [hit[0] for _, end in ends if (hit := s.longest(book.values("level"), end))]  # "by a third"
     if str(found["level"]) not in numbers:
         return 0
     step = str(found.get("_step") or next(iter(s.list_values(book.values("step"))), ""))
@@ -621,8 +614,7 @@ def _find_listed(draft: Draft) -> None:
         draft.found["_item"] = note or []
         return
     items = [one["item"] for one in re.finditer(draft.book.tools["memory_search"]["row"], draft.result)]
-    texts = s.topic.get("text", ()) if s.last.arguments.get("text") else ()
-    items = items or [told for one in texts if (told := str(one).partition(": ")[2])]
+    items = items or [told for one in s.topic.get("text", ()) if (told := str(one).partition(": ")[2])]
     items = [", ".join(items)] if len(items) > 1 and not place and draft.holds("plural_word") else items
     if place:
         index = place[0] - 1 if place[0] > 0 else place[0]

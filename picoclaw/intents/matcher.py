@@ -563,7 +563,8 @@ class IntentMatcher:
         for name in names:
             for sentence in self.intents[name].proposes:
                 text, left = self._fill(sentence, s, begin, end)
-                match = self._match_plain(text, offered) if text else None
+                plain = self._read(text)  # by its words alone
+                match = self._find(plain, [0], [len(plain.words)], {}, offered) if text else None
                 if (
                     is_whole(match)
                     and match.score == 1.0
@@ -631,11 +632,6 @@ class IntentMatcher:
                 for value, _ in islice(self._reader.read(self._book.slot(name), s, i), 1):
                     words += list_value_words(value)
         return words
-
-    def _match_plain(self, text: str, offered: Collection[Any]) -> IntentMatch | None:
-        """What a sentence means by its words alone."""
-        s = self._read(text)
-        return self._find(s, [0], [len(s.words)], {}, offered)
 
     def _fill(self, sentence: str, s: Sentence, begin: int, end: int) -> tuple[str, list[int]]:
         """A sentence with the words that another one has for its slots, and the words left; '' where one is missing, or these say something."""
@@ -978,6 +974,9 @@ class IntentMatcher:
         """The same with its "request" made a call that a job is to make; None where that is no reading."""
         if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
             return None
+        notes = [str(match.arguments.get(name, "")) for name in ("old", "new")]
+        if match.intent == "memory_rewrite" and all(notes) and [*map(self._is_told, notes)] == [True, False]:
+            return None  # "change that to the red pot" leaves open what is in it
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
             return None  # "how long left on the pump?"
         if "request" not in match.arguments:
@@ -1127,6 +1126,7 @@ class IntentMatcher:
         orders = sum(share for share, name in shares if name in self.topics.proposed)
         begins = any(self._after(s, words["questions"], i) for i in range(min(2, len(s.words))))
         is_question = begins and len(s.words) > MAX_BARE_WORDS and (not shares or shares[0][1] not in _ABOUT_ANY)
+        is_question |= len(s.words) > 2 and self._after(s, self._book.values("asking_verb"), 0) > 0  # "did arsenal win"
         if "?" not in s.raw and not is_question and self._is_chat(s, shares):
             return "remark"
         asks = s.asks or (s.words and self._after(s, words["questions"], 0))

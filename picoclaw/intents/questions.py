@@ -447,6 +447,8 @@ class QuestionReader:
         whens = [str(one) for one in s.topic.get("_whens", ())]
         is_compared = parts.has("compare_word", "when_word")  # "which day was drier?"
         if is_compared and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
+            if before.get("_figure") in {"low", "high"} and not parts.has("when_word"):
+                return None  # of two lowest values, and not of the means
             return ask("history_compare", when=whens[-2], compare=whens[-1])
         if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
             sensors = [str(before["sensor"]), str(before["_other"])]

@@ -230,6 +230,7 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
     is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
     is_price &= 1 not in values  # "an e-mail to say that I come at 18 h"
     is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
+    is_price |= names[:3] == ["number", "*", "number"] and ops <= {"*", "each", "ask"}  # "27 boxes times 4 beans each"
     if shape == "nn" and ("multiply" in ops or is_price):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
     if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
