@@ -407,6 +407,10 @@ WAITS = "error: rule was not done yet: it waits for the owner's yes as number 3 
         ("pause it", True, ""),  # which is no end
         ("delete the lamp rule", True, ""),
         ("how warm is it", True, ""),
+        ("actually no, forget it, undo that", True, "/no 3"),
+        ("no, cancel, please", True, "/no 3"),
+        ("yes but", True, ""),
+        ("thanks", True, ""),
     ],
 )
 def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answer):

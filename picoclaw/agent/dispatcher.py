@@ -71,7 +71,7 @@ CHAT_COMMANDS = {
 _MEMBER_COMMANDS = frozenset({"new", "clear", "undo", "retry", "sessions", "agent", "set", "help", "stop"})
 """Those of a member of the household: what concerns their own conversations, and outputs, as far as these allow it."""
 _PEOPLE = frozenset({"owner", "web", "member", "guest"})
-_MAX_ANSWER_WORDS = 5
+_MAX_ANSWER_WORDS = 8
 _ANSWERS = frozenset({"/yes", "/no", "/always"})
 BY_COMMAND = "command"
 """Who has answered, in a turn that was a command's."""

@@ -524,8 +524,9 @@ def _change_planned(draft: Draft) -> IntentMatch | None:
 
 def _change_limit(draft: Draft) -> IntentMatch | None:
     """The limit of the last rule, in the unit that it had; a rule by the clock has none."""
-    limit = draft.found["limit"]
-    if draft.intent.after == "rule" and str(draft.last.get("when", "")).startswith("every "):
+    limit, former = draft.found["limit"], str(dict(draft.found.pop("_former", None) or {}).get("_former", ""))
+    is_other = former not in {"", draft.s.read_last("limit")}  # "30 is too high, make it 28" of two rules
+    if draft.intent.after == "rule" and (is_other or str(draft.last.get("when", "")).startswith("every ")):
         return draft.unknown
     if draft.intent.after == "rule" and isinstance(limit, dict):
         scale = "" if "_scale" in limit else draft.s.read_last("_scale")
@@ -627,6 +628,7 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     named = draft.found["_item"]
     items = _list_items(draft.book, named) if isinstance(named, str) else []
     if len(items) < 2:
+        draft.found["_item"] = items[0] if items else named
         return None
     match, *more = (make_match(draft.intent, draft.found | {"_item": item}, 1.0, "template") for item in items)
     return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
@@ -647,10 +649,13 @@ def _list_items(book: Grammar, text: str) -> list[str]:
     """The things in a text that names several: parted by commas and "and", each without its article."""
     s, drop = Sentence(text, book.words), book.slot("item").drop
     items, begin = list[str](), 0
+    reasons = [book.values(name) for name in ("because_word", "aside_word")]
     for i in range(1, len(s.words) + 1):
         joint = s.longest(book.words["splits"], i) if i < len(s.words) else None
         if i < len(s.words) and not joint and (not s.after_comma(i) or _counts_packs(book, s, i)):
             continue
+        if items and s.after_comma(begin) and any(s.longest(table, begin) for table in reasons):
+            break  # "milk, we are out of it"
         while begin < i - 1 and s.words[begin] in drop:
             begin += 1
         if begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"

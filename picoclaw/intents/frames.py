@@ -144,7 +144,14 @@ class FrameReader:
     @cached_property
     def plain(self) -> list[list[int]]:
         """Where a word that says nothing in an order ends, by where it begins."""
-        return self._pass_over("plain", "polite", "ignore", "apart")
+        places = self._pass_over("plain", "polite", "ignore", "apart")
+        return [[end for end in ends if not self._is_cut(i, end)] for i, ends in enumerate(places)]
+
+    def _is_cut(self, begin: int, end: int) -> bool:
+        """Whether a phrase only begins an "if", as "des" of "dès que", or the "too high" of the number before it."""
+        s, ifs = self._s, self._book.values("if_word")
+        is_wrong = begin > 0 and s.longest(self._book.values("is_wrong"), begin) is not None
+        return (is_wrong and s.words[begin - 1][0].isdigit()) or (s.longest(ifs, begin) or ("", 0))[1] > end
 
     @cached_property
     def filler(self) -> list[list[int]]:

@@ -593,13 +593,11 @@ class IntentMatcher:
         return s.text(begins[-1], ends[-1]) if s.words else ""
 
     def is_all_of(self, text: str, *tables: str) -> bool:
-        """Whether a text is a phrase of some tables of words, and nothing else but polite ones before and behind it."""
-        s, said, polite = self._read(text), [self.words[name] for name in tables], [self._lead, self.words["polite"]]
-        place, is_said = 0, False
-        while place < len(s.words) and (end := max(self._after(s, one, place) for one in (*said, *polite))):
-            is_said |= any(self._after(s, one, place) == end for one in said)
-            place = end
-        return is_said and place == len(s.words)
+        """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
+        s, i, said = self._read(text), 0, ""
+        while names := [n for n in (*tables, "polite", "tail" if said else "lead") if self._after(s, self.words[n], i)]:
+            i, said = self._after(s, self.words[names[0]], i), said or names[0] * (names[0] in tables)
+        return said != "" and i == len(s.words)
 
     def read_place(self, text: str) -> int:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
@@ -651,11 +649,13 @@ class IntentMatcher:
                 if len(text.split()) < _MIN_TEXT:
                     return "", left
                 continue
+            spans = self.words["span_begins"] if slot.kind in _LENGTHS else ()  # "de six heures à vingt heures"
             hits = [
                 (stop - i, -i, value)
                 for i in left
                 for value, stop in islice(self._reader.read(slot, s, i), 1)
-                if set(range(i, stop)) <= {*left} and not (slot.kind in _LENGTHS and self._is_span(s, i, stop))
+                if set(range(i, stop)) <= {*left}
+                and not (i and s.words[i - 1] in spans and s.longest(self.words["span_ends"], stop))
             ]
             if slot.kind == "value" and WHICH in names and len({str(hit[2]) for hit in hits}) > 1:
                 to = self._book.slot("level").after | self.words["span_ends"].keys()  # "from 28 to 26"
@@ -679,11 +679,6 @@ class IntentMatcher:
         tables = _SAYING + _SAYING_OF_TIME * any(self._book.slot(name).kind in _TIMED_KINDS for name in names)
         says = any(s.words[i] not in kept and self._says(s, i, filled, tables) for i in left)
         return "" if says else filled.raw, left
-
-    def _is_span(self, s: Sentence, i: int, end: int) -> bool:
-        """Whether what may be a length is the beginning of a span: "de six heures à vingt heures"."""
-        begins = i > 0 and s.words[i - 1] in self.words["span_begins"]
-        return begins and s.longest(self.words["span_ends"], end) is not None
 
     def _join_time(self, slot: SentenceSlot, s: Sentence, left: Sequence[int]) -> list[int]:
         """The words of a time whose parts stand apart, where they make one in a row: "On Sundays let the pump run at nine"."""
@@ -887,7 +882,8 @@ class IntentMatcher:
         verb = stem_word(s.words[end]) if is_plain else ""
         is_apart = verb in self._acts and s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
         is_apart |= s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
-        is_apart |= i < end < len(s.words) <= end + 2 and s.words[end].isdecimal()  # "no 17 degrees"
+        is_short = len(s.words) <= end + 2 or s.longest(self._book.values("is_wrong"), end + 1) is not None
+        is_apart |= i < end < len(s.words) and is_short and s.words[end].isdecimal()  # "no 17 degrees"
         if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
             return 0  # "no thank you, please do not ..."
         return end if is_apart else 0
@@ -914,6 +910,8 @@ class IntentMatcher:
         begins = s.words[:1] and (s.words[0] not in self.words["tells"] or s.longest(self.words["negations"], 0))
         is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
         is_told = is_negated or s.holds(self.words["reported"]) or self._says_if(s)
+        wrong = self._book.values("is_wrong")  # "30 is too high"
+        is_told |= any(word[0].isdigit() and s.longest(wrong, i) for i, word in enumerate(s.words, 1))
         return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
 
     def _says_if(self, s: Sentence) -> bool:

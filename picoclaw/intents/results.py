@@ -98,7 +98,9 @@ class ResultWording:
             "compare": self._name_window(str(match.arguments.get("compare", ""))),
         }
         difference = f"{more[1:]} {say['less' if more[:1] == '-' else 'more']}" if more else ""
-        return {**_add_fahrenheit(row), **_count_left(row, match.said), **windows, "difference": difference}
+        if row.get("unit") == "°C" and row.get("value"):
+            row = {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}"}
+        return {**row, **_count_left(row, match.said), **windows, "difference": difference}
 
     def _name_window(self, when: str) -> str:
         """A time that is past, in words of the language."""
@@ -116,7 +118,9 @@ class ResultWording:
         for tool in (match.tool, "all"):
             for expression, told in self._tools.get(tool, {}).get("told", {}).items():
                 text = re.sub(expression, fill_fields(told, said), text)
-        return _SECONDS.sub(_format_seconds, text) if match.tool in {"output", "cron"} else text
+        if match.tool in {"output", "cron"}:
+            text = _SECONDS.sub(lambda found: format_duration(round(float(found[1])), exact=True), text)
+        return text
 
     def _ask_approval(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
@@ -135,10 +139,6 @@ def _name_notes(text: str) -> str:
     """Name notes by their day and time, as people do."""
     text = _NOTE_PLACE.sub(lambda found: found[1] or found[5] or "-".join(found.group(2, 3, 4)), text)
     return _NOTE_CHAT.sub(r"\1\2", text).replace(" / - ", " / ")
-
-
-def _format_seconds(found: re.Match[str]) -> str:
-    return format_duration(round(float(found[1])), exact=True)
 
 
 def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
@@ -172,8 +172,3 @@ def _count_left(row: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, st
     limit, value = str(said.get("_limit", "")), str(row.get("value") or "")
     is_number = _VALUE.fullmatch(limit) and _VALUE.fullmatch(value)
     return {"limit": limit, "left": f"{abs(float(value) - float(limit)):.1f}"} if is_number else {}
-
-
-def _add_fahrenheit(row: Mapping[str, Any]) -> dict[str, Any]:
-    has_degrees = row.get("unit") == "°C" and row.get("value")
-    return {**row, "fahrenheit": f"{float(row['value']) * 1.8 + 32:.1f}"} if has_degrees else dict(row)

@@ -186,10 +186,6 @@ class TimeReader:
         return found.end() if found else 0
 
     @cached_property
-    def _ago(self) -> re.Pattern[str]:
-        return pattern(rf"(?:{self._any_of['ago']}){_END}")
-
-    @cached_property
     def _repeats(self) -> re.Pattern[str]:
         return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
 
@@ -419,7 +415,8 @@ class TimeReader:
             yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
         back = self._skip("back", tail)
         span = self._span.match(tail, back)
-        ago = self._ago.match(tail, span.end()) if span and not back else back and span
+        ends = rf"(?:{self._any_of['ago']}){_END}"
+        ago = pattern(ends).match(tail, span.end()) if span and not back else back and span
         if span and ago:
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
