@@ -127,7 +127,8 @@ def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
 def read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
     """What a bare number changes of the last order: how long, where it had a length, else the level."""
     if seconds := float(last.get("seconds") or 0):
-        unit = next(size for size in (3600, 60, 1) if (seconds >= size and seconds % size == 0) or size == 1)
+        sizes = (86_400, 3600, 60, 1)[seconds < 2 * 86_400 :]  # "in 24 hours" counts hours, "in 2 days" days
+        unit = next(size for size in sizes if (seconds >= size and seconds % size == 0) or size == 1)
         return {"seconds": amount * unit, "level": last.get("level", "on")}
     return {"level": str(amount)}
 

@@ -238,8 +238,7 @@ class IntentProvider:
             return match
         match = match if match and (match.tool or match.answer) else None
         declined = match.intent if match else self._matcher.choose_refusal(said)
-        says_no = self._matcher.is_all_of(said, "declines", "waits")
-        is_no = declined == "not_done" or (declined == "no_thanks" and says_no)
+        is_no = declined == "not_done" or (declined == "no_thanks" and self._matcher.is_all_of(said, "declines"))
         if is_no and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
         if declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
