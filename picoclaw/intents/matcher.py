@@ -422,7 +422,7 @@ class IntentMatcher:
         is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
-        if whole and intent.name == "cron_add" and topic in {"not_wanted", "clock"}:
+        if whole and intent.name in {"cron_add", "rule_pause"} and topic in {"not_wanted", "clock"}:
             return found  # "do not let me forget to turn the heater off": the order itself has the "not"
         if is_last and is_order and not is_numbered:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None

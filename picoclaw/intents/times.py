@@ -173,10 +173,11 @@ class TimeReader:
 
     @cached_property
     def _figures(self) -> str:
-        """One more choice: a day of the year in figures, behind an "on", where these do not part hours from minutes: "am 24.12."."""
-        before = [phrase for phrase in self._words["on"] if self._words["decimals"] and phrase not in self._words["at"]]
-        behind = "|".join(rf"(?<={re.escape(phrase)} )" for phrase in before)
-        return rf"|(?:{behind})(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])" if before else ""
+        """More choices behind an "on", where points do not part hours from minutes: "am 24.12.", "mejor el 16"."""
+        behind = "|".join(rf"(?<={re.escape(one)} )" for one in self._words["on"].keys() - self._words["at"].keys())
+        of_month = rf"(?:[1-9]|[12]\d|3[01])(?=$)|(?:1[3-9]|2\d|3[01])(?= (?:{self._any_of['at']}) )"
+        is_read = behind and self._words["decimals"]
+        return rf"|(?:{behind})(?:(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])|{of_month})" if is_read else ""
 
     def _skip(self, table: str, tail: str, start: int = 0) -> int:
         """Where a phrase of a table ends that stands at `start`, with something behind it; 0 for none."""
@@ -760,8 +761,8 @@ class TimeReader:
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
-        elif day.startswith("dia "):
-            day = _name_day_of_month(int(day[4:]))
+        elif (number := day.removeprefix("dia ")).isdecimal():
+            day = _name_day_of_month(int(number))
         elif "." in day:
             day, _ = self.read_date([day])
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()

@@ -455,8 +455,7 @@ class WishMatcher(IntentMatcher):
         tables = [self._book.values(name) for name in ("because_word", "aside_word")]
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
-            bounds = (tables[0], self.words["bounds"], self.words["questions"])
-            is_bound = is_bound or any(s.longest(one, i - 1) for one in bounds)
+            is_bound |= any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"], self.words["questions"]))
             is_bound |= s.longest(self._book.values("is_wrong"), i) is not None  # "30 is too high"
             if not is_bound and not s.after_comma(i) and any(s.longest(table, i) for table in tables):
                 yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
