@@ -26,7 +26,7 @@ def keep_half_day(
     """
     told = str(when.get("at", ""))
     clock, before = _CLOCK.search(told), find_clock(last, result)
-    if not (told.endswith(OCLOCK) or is_bare) or not clock or before is None:
+    if not clock or not (told.endswith(OCLOCK) or (is_bare and told == clock[0])) or before is None:
         return dict(when)
     hour, minute = int(clock[1]), int(clock[2])
     if hour > 12:

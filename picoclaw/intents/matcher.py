@@ -290,7 +290,9 @@ class IntentMatcher:
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}
-        if found and found.tool in READS and found.arguments.get("sensor", "") in places and self._asks_of_soil(s):
+        soil = self._book.values("soil_word")  # which the air of a place says nothing of
+        is_soil = any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
+        if found and found.tool in READS and found.arguments.get("sensor", "") in places and is_soil:
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
@@ -733,11 +735,6 @@ class IntentMatcher:
         others = self._book.values("unmeasured_word")
         strange = any(s.longest(others, i) for i, hit in enumerate(hits) if hit[0] != "sensor")
         return not strange and any(kind == "sensor" and name in self.words["usual"] for kind, name in hits)
-
-    def _asks_of_soil(self, s: Sentence) -> bool:
-        """Whether a sentence names the soil, which the air of a place says nothing of, and no sensor here has that name."""
-        soil = self._book.values("soil_word")
-        return any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
 
     def _match_question(self, s: Sentence, begin: int, end: int) -> IntentMatch | None:
         """What a sentence asks about measurements by what it names."""
