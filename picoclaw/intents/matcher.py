@@ -237,7 +237,7 @@ class IntentMatcher:
     def _score(self, s: Sentence) -> list[tuple[float, str]]:
         """The share of each topic, the likeliest first; [] where no weights are, or too many words."""
         if not s.shares and self._classifier and 0 < len(s.words) <= MAX_CLASSIFIED:
-            s.shares += self._classifier.score(self._features.read(s))
+            s.shares[:] = self._classifier.score(self._features.read(s))
         return s.shares
 
     def list_outputs(self, text: str) -> list[str]:
