@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
-_MAX_KEPT_TEXTS = 64  # that were read last
+_MAX_KEPT_TEXTS = 32  # that were read last; 20 KB each, and a message has some six
 _CLOCK = pattern(rf"\d\d:\d\d(?:{OCLOCK})?")
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
