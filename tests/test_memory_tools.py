@@ -272,7 +272,7 @@ SAID = [
     ("change 3 A to 5 A in my notes", '"the pump\'s fuse is 3 A" is now "the pump\'s fuse is 5 A"'),
     ("change the note about the gate code to 4712", "I have changed nothing: I am not sure which words"),
     ("note: 12 eggs today", "noted: 12 eggs today"),
-    ("change that to 14", "I have changed nothing: I am not sure which words"),
+    ("change that to 14", 'changed: "12 eggs today" is now "14 eggs today"'),
     ("note: tomatoes sown on 3rd of march", "noted: "),
     ("change that to 4th of march", 'changed: "tomatoes sown on 3rd of march" is now "tomatoes sown on 4th of march"'),
     ("forget that the moon is made of cheese", "No note says 'the moon is made of cheese'"),

@@ -31,6 +31,8 @@ _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
 _NO_SENSOR, _NO_BOARD, _WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
 
+_PAUSES = frozenset({"pause", "resume", "skip", "disable", "enable"})
+
 Rows = Sequence[str]
 
 
@@ -142,7 +144,7 @@ class Lookup:
 
     def _name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:
         """What to say where the rule to be paused or resumed waits for its yes yet; None where it does not."""
-        waiting = self._list_waiting() if match.arguments.get("action") in {"pause", "resume"} else {}
+        waiting = self._list_waiting() if match.arguments.get("action") in _PAUSES else {}
         fits = [*waiting.values()] if name == ANY_ONE else self._find_rules(name, [*waiting.values()])
         if len(fits) != 1:
             return None
@@ -172,7 +174,7 @@ class Lookup:
         text = fill_fields(say["several" if numbers else "unnamed"], {"name": name, "exact": exact})
         if name == ANY_ONE:
             text = fill_fields(say["which"], {"names": ", ".join(numbers)}) if numbers else ""
-        waits = self.tell_waiting(match) if match.tool == "rule" else []
+        waits = [] if numbers and match.tool != "rule" else self.tell_waiting(match._replace(tool="rule"))
         return self._answer(match, "\n".join([text, self._wording.tell(match, result), *waits]).strip())
 
     def _use_likest(self, match: IntentMatch, result: str) -> IntentMatch:

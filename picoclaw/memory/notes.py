@@ -469,13 +469,15 @@ def _find_restated(body: str, old: str, new: str) -> set[tuple[int, int]]:
     more = len(spoken) - 1
     spans = {(i, i + more) for i in begins if i + more < len(found)} | {(j - more, j) for j in ends if j >= more}
     kinds, after = [_classify_token(word) for word in spoken], set(list_terms(new))
+    if kinds == ["number"]:  # stands for the only one
+        spans = {(i, i) for i in range(len(found))}
     alike = {(i, j) for i, j in spans if [_classify_token(word) for *_, word in found[i : j + 1]] == kinds}
     fits = set()
     for i, j in alike | {(i, j) for i in begins for j in ends if i <= j}:
         start, end = found[i][0], found[j][1]
         said = set(list_terms(body[start:end]))
         close = (i, j) in alike or len(said - after) < len(said & after)
-        if close and named <= said and _is_restated(said, after):
+        if close and named <= said and (kinds == ["number"] or _is_restated(said, after)):
             fits.add((start, end))
     return fits or ({(0, len(body))} if _is_restated(set(list_terms(body)), after) else set())
 
