@@ -977,11 +977,8 @@ class IntentMatcher:
         if "request" not in match.arguments:
             if match.tool == "memory_store" and self._is_of_reminders(str(match.arguments.get("text"))):
                 return None
-            return (
-                None
-                if self._lacks_message(match, s) or self._is_meant(str(match.arguments.get("content", "")))
-                else match
-            )
+            is_none = self._lacks_message(match, s) or self._is_meant(str(match.arguments.get("content", "")))
+            return None if is_none else match
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())

@@ -53,7 +53,7 @@ _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
-_MAXNAME_WORDS = 3
+_MAX_NAME_WORDS = 3
 _MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _TAKES_BACK = {"add": "cron_remove", "skip": "cron_resume"}
 _MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
@@ -479,7 +479,7 @@ class IntentProvider:
         own = self._matcher.match(text, offered)
         if is_whole(own):
             intent = self._matcher.intents[own.intent]
-            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAXNAME_WORDS
+            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAX_NAME_WORDS
             if not is_name:
                 return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
