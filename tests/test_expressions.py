@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import sweep
 from rows import each_row
 from timing import is_in_proportion
 
@@ -173,9 +174,17 @@ LONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("read", "part"),
-    [pytest.param(read, part, id=f"{number} {part!r}") for number, (read, parts) in enumerate(LONG) for part in parts],
+    sweep.sample(
+        (
+            pytest.param(read, part, id=f"{number} {part!r}")
+            for number, (read, parts) in enumerate(LONG)
+            for part in parts
+        ),
+        3,
+    ),
 )
 def test_four_times_the_text_is_about_four_times_the_work(read, part):
     """The square of it would be sixteen times."""

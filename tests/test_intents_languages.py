@@ -867,7 +867,11 @@ def gardener(tmp_path_factory):
     return make_provider(tmp_path_factory.mktemp("garden"), declared=GARDEN)
 
 
-@each_row(("lines", "expected"), GOES_ON, ids=["; ".join(lines) for lines, _ in GOES_ON])
+TRIED = sweep.sample(GOES_ON, 3)
+
+
+@pytest.mark.sweep
+@each_row(("lines", "expected"), TRIED, ids=["; ".join(lines) for lines, _ in TRIED])
 def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
     found = answer(gardener, *lines)
     assert found.startswith(expected) if isinstance(found, str) else [list(call) for call in found] == expected, found
@@ -1143,7 +1147,7 @@ def test_talk_about_an_order_does_nothing(home, language):
     for wanted in ("output_on", "output_off", "cron_add", "cron_timer", "cron_remove", "rule_tell", "memory_store"):
         assert any(does(text) for name, text in every if name == wanted), wanted
     acted = []
-    each = sweep.take(72, 1)  # as in test_intents_exact.py
+    each = sweep.take(144, 1)  # as in test_intents_exact.py
     for number, form in enumerate(TALK[language]):
         for name, text in every[number % each :: each]:
             if (form[-1] == "?" and asks.search(text)) or not does(text):
@@ -1171,7 +1175,7 @@ def test_talk_about_two_outputs_switches_neither(home, language):
     talk = [form.format(order) for form in forms for order in data["orders"]]
     bare = [text.strip("¿? ") for text in talk]
     talk += [text for text in bare if text not in data["orders"]]
-    talk = sweep.sample(talk, 6) + [line + mark for line in data["talk"] for mark in ("", "?")]
+    talk = sweep.sample(talk, 18) + [line + mark for line in data["talk"] for mark in ("", "?")]
     acted = [(text, done) for text in talk if (done := moves(answer(provider, text)))]
     assert not acted, f"{len(acted)} of {len(talk)}: {acted}"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sweep
 from broken_server import SOON, WORDS, Shape, never_ends
 from model_server import Answer, ModelServer, events, refusal, reply
 from rows import each_row
@@ -44,9 +45,10 @@ def one_mode_each() -> list[Any]:
     """Every shape once, streamed and not in turns; `tests/bench/server_shapes.py` plays both modes of all."""
     chosen = ((shape, shape.modes[number % len(shape.modes)]) for number, shape in enumerate(every()))
     names = (re.sub(r"[^a-z0-9]+", "-", shape.does.lower()).strip("-") for shape in every())
-    return [pytest.param(*each, id=name) for each, name in zip(chosen, names, strict=True)]
+    return sweep.sample([pytest.param(*each, id=name) for each, name in zip(chosen, names, strict=True)], 3)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("shape", "stream"), one_mode_each())
 def test_a_broken_server_ends_in_an_answer_or_in_one_clear_line(house: House, shape: Shape, stream: bool) -> None:
     told: list[str] = []

@@ -43,7 +43,7 @@ def test_talk_about_orders_does_nothing(language):
     board, told, proposed = make_greenhouse(), [], 0
     board._usual = lambda: language
     lines = [(source, text) for source, topic, text in list_lines(language) if topic in TALK_TOPICS]
-    for source, text in sweep.sample(lines, 4):
+    for source, text in sweep.sample(lines, 8):
         if source[-1:].isdigit():
             message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
             for _, match in board.understand(Request("", (message,), OFFERED, 100, 0.0)):
