@@ -107,6 +107,14 @@ class Chatter(threading.Thread):
         found = (re.match(r"answer (\d+)", text) for text in self.answers())
         return [int(one[1]) for one in found if one]
 
+    def list_repeats(self):
+        """All that was sent from the first to the last answer with a number that was answered twice, word for word."""
+        found = self.numbers()
+        sent = [one.text for one in list(self._telegram.sent) if one.chat == self.who]
+        for number in sorted({one for one in found if found.count(one) > 1}):
+            places = [place for place, text in enumerate(sent) if f"answer {number}" in text]
+            yield [text[:120] for text in sent[places[0] : places[-1] + 1]]
+
     def ask(self, kind):
         number = next(self._numbers)
         before = len(self.answers())

@@ -170,7 +170,7 @@ class Soak:
             yield judge.none(f"messages of {one.who} without an answer, of {len(one.asked)}", one.lost)
             more = len(self.presser.pressed) if one is self.owner else 0  # a yes is answered as well, if badly
             yield judge.within(f"answers to {one.who}", len(one.answers()), len(one.asked), len(one.asked) + more)
-            yield judge.each_once(f"answers to {one.who}", [], one.numbers())[1]
+            yield judge.none(f"answers to {one.who} that came twice, and what came between", [*one.list_repeats()])
         asked = self.browser.asked
         yield judge.none(f"at the page lost, of {asked} in {self.browser.visits} visits", self.browser.lost)
         yield judge.none("at the page: troubles", self.browser.troubles[:3])

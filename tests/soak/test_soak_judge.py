@@ -3,13 +3,15 @@
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from gauges import Sample, slope
 from judge import a_turn, about, each_once, growth, steady, times
 from pace import Pace, compiler
-from people import once, said
+from people import Chatter, once, said
 from rows import each_row
+from telegram_server import Sent
 
 SAMPLE = Sample(0.0, 0, 40_000.0, 40, 8, 20, 17_000.0, 50, 5_000.0, 500, 0)
 AGAIN = "(Perhaps sent before: the connection broke off.)\n"
@@ -78,6 +80,12 @@ def test_what_says_that_it_may_have_come_before_is_no_second_answer():
         map(said, ["Reminder: tea 5", "4 messages from while this chat could not be reached:\n", "Sub-agent 2: x"])
     )
     assert said("answer 5")
+
+
+def test_an_answer_that_came_twice_is_shown_with_what_came_between():
+    sent = [Sent(7, text) for text in ("answer 1", "answer 2", "soak ticks", "answer 2", "answer 3")]
+    one = Chatter(SimpleNamespace(sent=sent), 7, (), 0.0, iter(()))
+    assert list(one.list_repeats()) == [["answer 2", "soak ticks", "answer 2"]]
 
 
 def test_letters_that_came_together_or_late_count_as_often_as_they_say():
