@@ -1234,15 +1234,15 @@ class IntentMatcher:
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:
-    """Whether the last call is one that the intent goes on with: its tool, or "tool:action"; one that "waits" for a yes, or
-    none that does where the first word is "kept".
+    """Whether the last call is one that the intent goes on with: its tool, or "tool:action", "new" for none; one that "waits"
+    for a yes, or none that does where the first word is "kept".
     """
     name, wanted = s.last.name, intent.after.split()
     if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.topic):
         return wanted == ["waits"] and "waits" in s.topic
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
-    return name in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
+    return (name or "new") in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
 
 
 def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:

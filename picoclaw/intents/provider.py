@@ -780,7 +780,7 @@ class IntentProvider:
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
     """What the output that was switched last was set to before, as "_before", and each as "_before NAME": "off" where this
-    conversation had not switched it on, '' where that is not known, or had an end that is not known any more.
+    conversation switched it on, '' where that is not known, or had an end that is not known any more.
     """
     made = [
         call for turn in split_turns(messages) for call, result in list_calls(turn) if not result.startswith("error: ")
@@ -791,7 +791,7 @@ def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
     levels, now = {"_before": ""}, dict[str, str]()
     for one in moved:
         name, is_off = str(one.get("name", "")), one["action"] == "off"
-        levels[f"_before {name}"] = levels["_before"] = now.get(name, "" if is_off else "off")
+        levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
         now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
     return levels
 

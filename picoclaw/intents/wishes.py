@@ -304,9 +304,11 @@ class WishMatcher(IntentMatcher):
             begin = so or i * s.after_comma(i)
             head, rest = s.text(0, i), s.text(begin, len(s.words))
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
-            told = told and (
-                self._after(s, self.words["questions"], 0) > 0 or not self._is_plain_order(head)
-            )  # "está ..."
+            asks = self._after(s, self.words["questions"], 0) > 0  # "está ..."
+            told = told and (asks or not self._is_plain_order(head))
+            if so and not told and Sentence(head, self.words).holds(self.words["negations"]):
+                negated = self.match(head, offered, topic, last)  # "no need to water, but turn the lamp on"
+                told = negated is not None and not negated.tool
             match = self.match(rest, offered, topic, last) if begin and told else None
             tools = {"cron", "rule", "output"} if so else {"cron", "rule"}
             if not is_whole(match) or match.score < 1.0 or match.tool not in tools or not self.moves(match):
@@ -315,9 +317,8 @@ class WishMatcher(IntentMatcher):
                 continue  # "sorry, it is on monday, not tomorrow"
             spans = ((n, m) for n in range(len(s.words)) for m in range(n + 1, n + MAX_BARE_WORDS + 1))
             days = [n for n, m in spans if self.times.names_a_day(s.words[n:m])]
-            pauses = match.arguments.get("action") in {"pause", "skip"} and bool(
-                match.arguments.keys() & {"at", "when"}
-            )
+            has_end = not match.arguments.keys().isdisjoint({"at", "when"})
+            pauses = has_end and match.arguments.get("action") in {"pause", "skip"}
             if pauses or not days or max(days) >= begin:
                 return rest
         return text
@@ -626,6 +627,9 @@ class WishMatcher(IntentMatcher):
                     continue
                 if i == 1 and not self.moves(first) and s.holds(self.words["ends"]):
                     continue  # "fan and lamp off": the first is not asked about
+                is_done = first.tool in {"output", "memory_store", "memory_forget"} and self.moves(first)
+                if is_done and not (hit or timed) and self._gives_reason(tail, is_told=True):
+                    return [(head, first)]  # "lamp on, it is dark in here"
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
                 kinds = [self.intents[one.intent].kind if one else "" for one in (first, *(one for _, one in rest))]
@@ -697,15 +701,11 @@ class WishMatcher(IntentMatcher):
         level = str(match.arguments.get("level", ""))
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
             return True  # or is it the hour?
+        is_same, is_level = (first.arguments.get(one) == match.arguments.get(one) for one in ("name", "level"))
         if any(s.longest(self._book.values("now_word"), i) for i in range(begin)):
-            return first.arguments.get("name") == match.arguments.get(
-                "name"
-            )  # "now and then at 8" changes nothing of now
+            return is_same  # "now and then at 8" changes nothing of now
         is_longer = "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
-        is_longer &= first.arguments.get("level") == match.arguments.get(
-            "level"
-        )  # not "to 30 %, and the fan for 5 minutes"
-        return first.tool != match.tool or is_longer
+        return first.tool != match.tool or (is_longer and is_level)  # not "to 30 %, and the fan for 5 minutes"
 
     def _begins_order(self, s: Sentence, begin: int) -> bool:
         """Whether an order begins at a word, with its verb."""
