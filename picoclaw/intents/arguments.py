@@ -628,6 +628,9 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     """ "Milk and bread" are two lines of a list, that can be taken off one by one."""
     named = draft.found["_item"]
     items = _list_items(draft.book, named) if isinstance(named, str) else []
+    if items and draft.intent.adds and _may_be_several(draft.book, items, named):
+        say = fill_fields(draft.book.say["one_or_more"], {"item": items[0]})
+        return make_match(draft.intent, draft.found, 1.0, "unclear")._replace(missing=say)
     if len(items) < 2:
         draft.found["_item"] = items[0] if items else named
         return None
@@ -635,15 +638,20 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
 
 
+def _may_be_several(book: Grammar, items: Sequence[str], text: str) -> bool:
+    """Whether the first of the things in a text may be more than one, where a language links what is one: "pan leche y huevos"."""
+    links, numbers, words = book.values("item_link"), book.words["numbers"], Sentence(items[0], book.words).words
+    most = 1 if len(items) == 2 and "," not in text else 2
+    is_plain = all(word.isalpha() and word not in links and word not in numbers for word in words)
+    return bool(links) and is_plain and len(words) > most
+
+
 def _counts_packs(book: Grammar, s: Sentence, i: int) -> bool:
     """Whether what stands behind a comma only says how much of a thing: "compost, 2 bags"."""
-    two = s.words[i : i + 2]
-    is_count = (
-        len(two) > 1 and (two[0].isdecimal() or two[0] in book.words["numbers"]) and two[1] in book.words["packs"]
-    )
-    return is_count and (
-        i + 2 == len(s.words) or s.after_comma(i + 2) or s.longest(book.words["splits"], i + 2) is not None
-    )
+    number, pack = [*s.words[i : i + 2], ""][:2]
+    is_count = (number.isdecimal() or number in book.words["numbers"]) and pack in book.words["packs"]
+    ends = i + 2 >= len(s.words) or s.after_comma(i + 2) or s.longest(book.words["splits"], i + 2) is not None
+    return is_count and ends
 
 
 def _list_items(book: Grammar, text: str) -> list[str]:

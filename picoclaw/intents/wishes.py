@@ -138,11 +138,8 @@ class WishMatcher(IntentMatcher):
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
         s = self._read(text)
         ends = [self._book.values(name) for name in ("off_word", "off_verb")]
-        between = [
-            self.words["splits"],
-            self.words["it"],
-            *(self._book.values(one) for one in ("switch", "again_word")),
-        ]
+        between = [self._book.values(one) for one in ("switch", "again_word")]
+        between += [self.words["splits"], self.words["it"]]
         near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))] if any(map(s.holds, ends)) else []
         for i in range(1, len(near)):
             begin = end = i + self.times.count_clock(near[i])
@@ -161,9 +158,8 @@ class WishMatcher(IntentMatcher):
 
     def _ends_in_hour(self, match: IntentMatch) -> bool:
         """Whether what a reminder says ends with a time of day, which may be that of its days: "each evening the dog at 21:00"."""
-        words = (
-            Sentence(str(match.arguments.get("message", "")), self.words).words if match.intent == "cron_add" else []
-        )
+        message = str(match.arguments.get("message", "")) if match.intent == "cron_add" else ""
+        words = Sentence(message, self.words).words
         return any(self.times.count_clock(words[i:]) == len(words) - i for i in range(1, len(words)))
 
     def _part_start(self, text: str, offered: Collection[Any] | None) -> list[tuple[str, IntentMatch | None]]:
@@ -367,7 +363,7 @@ class WishMatcher(IntentMatcher):
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
     ) -> list[tuple[str, IntentMatch | None]]:
         whole = self.match(text, offered, topic, last)
-        if whole and self.list_parts(whole):
+        if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
         if whole and whole.tool == "cron" and self._read(text).holds(self._book.values("now_word")):
             parts = self._split(text, offered, topic, last)
@@ -425,10 +421,8 @@ class WishMatcher(IntentMatcher):
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
-        found = (
-            self._match_beside(each, offered, topic, last, is_aside=each is not parts)
-            for each in chain([parts], asides)
-        )
+        rows = chain([parts], asides)
+        found = (self._match_beside(one, offered, topic, last, is_aside=one is not parts) for one in rows)
         return next(filter(None, found), None) or self._match_about(parts, offered)
 
     def _match_about(
@@ -641,18 +635,16 @@ class WishMatcher(IntentMatcher):
                 is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
                 tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not self._asks(s, i)))
                 is_open = (hit or is_output) and not kinds[0] and any(kinds)
-                tells = tells or (
-                    first.score < 1.0 and not self._asks(s, i)
-                )  # "keep an eye on the tank and warn me ..."
+                passes_over = first.score < 1.0 and not self._asks(s, i)
+                tells = tells or passes_over  # "keep an eye on the tank and warn me ..."
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
                     same = same or (self.match(f"{tail}?", offered, topic, last) if self._asks(s, i) else None)
                     rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
                 if self._is_half_said(first, s, then, rest):
                     rest = [(tail, None)]
-                if not asks and any(
-                    match and EXACT_SCORE < match.score < 1.0 for match in (first, *(one for _, one in rest))
-                ):
+                scores = [one.score for one in (first, *(one for _, one in rest)) if one]
+                if not asks and any(EXACT_SCORE < score < 1.0 for score in scores):
                     continue  # a word was passed over in one of them
                 reads = not (asks or self.moves(first) or self._asks(s, i))
                 bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
