@@ -11,6 +11,7 @@ import pytest
 from rows import each_row
 
 from picoclaw.agent.small import SmallProvider
+from picoclaw.agent.small_answers import judge, judge_list
 from picoclaw.agent.verbs import (
     LOOKS_UP,
     TIMED,
@@ -22,7 +23,6 @@ from picoclaw.agent.verbs import (
     read_said,
     select_verbs,
 )
-from picoclaw.agent.verdicts import judge, judge_list
 from picoclaw.app import App
 from picoclaw.config import Config
 from picoclaw.config.tables import ModelConfig

@@ -6,7 +6,15 @@ import pytest
 from rows import each_row
 
 from picoclaw.errors import ToolError
-from picoclaw.web import KnownUrls, explain_refusal, find_urls, normalize_url, parse_routes_4, parse_routes_6, parse_url
+from picoclaw.web.address import (
+    KnownUrls,
+    explain_refusal,
+    find_urls,
+    normalize_url,
+    parse_routes_4,
+    parse_routes_6,
+    parse_url,
+)
 
 
 @each_row(

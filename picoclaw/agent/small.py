@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import count, product, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from picoclaw.agent.small_answers import find_rows, is_about_lines, list_content, mentions, tell_result
 from picoclaw.agent.verbs import (
     ACTS_ON_ROW,
     FINDS_NOTE,
@@ -41,7 +42,6 @@ from picoclaw.agent.verbs import (
     select_verbs,
     widen_verbs,
 )
-from picoclaw.agent.verdicts import find_rows, is_about_lines, list_content, mentions, tell_result
 from picoclaw.answers import find_promise, find_unfounded_claims, find_unfounded_numbers, list_number_words
 from picoclaw.errors import OverBudget, Refused, Unavailable
 from picoclaw.intents.conversation import list_calls

@@ -11,7 +11,7 @@ from picoclaw.security.untrusted import GUEST_PREFIX
 from picoclaw.tools.registry import tool
 
 if TYPE_CHECKING:
-    from picoclaw.web import KnownUrls
+    from picoclaw.web.address import KnownUrls
     from picoclaw.web.fetch import WebClient, WebPage
 
 _MAX_QUERY_CHARS = 400
@@ -32,7 +32,7 @@ class WebFetchTool:
         Notes and reports at the head of a message are not the user's words. Links do not count once the conversation has read
         private data: choosing one of ten links tells the page's owner a digit.
         """
-        from picoclaw.web import find_urls, normalize_url
+        from picoclaw.web.address import find_urls, normalize_url
 
         url = normalize_url(arguments["url"])
         chats = (caller.session, caller.reply_to)
@@ -50,7 +50,7 @@ class WebFetchTool:
         return is_requested
 
     def _explain(self, arguments: Mapping[str, Any]) -> str:
-        from picoclaw.web import normalize_url, parse_url
+        from picoclaw.web.address import normalize_url, parse_url
 
         place = parse_url(normalize_url(arguments["url"]))
         return f"ask the host {place.host} for the page {place.url}; the host learns all of that address"
@@ -58,7 +58,7 @@ class WebFetchTool:
     @tool(effect="network", brings=True, means=_explain, is_requested=_is_requested)
     def web_fetch(self, url: str, caller: Caller, links: Annotated[bool, "show them"] = False) -> str:
         """Read a web page as text."""
-        from picoclaw.web import normalize_url, parse_url
+        from picoclaw.web.address import normalize_url, parse_url
 
         page = self.web.get(normalize_url(url), caller.stop)
         text, found = _extract_text(page, links=links)
@@ -76,14 +76,14 @@ class WebFetchTool:
     @cached_property
     def linked(self) -> "KnownUrls":
         """Where pages that were read link to."""
-        from picoclaw.web import KnownUrls
+        from picoclaw.web.address import KnownUrls
 
         return KnownUrls()
 
     @cached_property
     def known(self) -> "KnownUrls":
         """What searches found."""
-        from picoclaw.web import KnownUrls
+        from picoclaw.web.address import KnownUrls
 
         return KnownUrls()
 

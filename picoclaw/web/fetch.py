@@ -29,7 +29,7 @@ from picoclaw.http_client import get_ssl_context, httpcore
 from picoclaw.messages import Stop
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern, truncate
-from picoclaw.web import Network, WebAddress, explain_refusal, list_local_networks, parse_url
+from picoclaw.web.address import Network, WebAddress, explain_refusal, list_local_networks, parse_url
 
 Resolve = Callable[[str], Sequence[str]]
 _CONNECT_S = 10.0

@@ -10,7 +10,7 @@ from lxml import etree, html  # type: ignore[import-untyped]
 
 from picoclaw.errors import ToolError
 from picoclaw.text import pattern
-from picoclaw.web import parse_url
+from picoclaw.web.address import parse_url
 
 _DROPPED = pattern(
     "script|style|template|noscript|svg|math|canvas|iframe|object|embed|audio|video|head|button|input"

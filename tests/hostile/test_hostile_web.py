@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from web_server import PUBLIC, WebServer, html, leads
 
 from picoclaw.errors import ToolError
-from picoclaw.web import explain_refusal, parse_url
+from picoclaw.web.address import explain_refusal, parse_url
 
 
 def words(text):

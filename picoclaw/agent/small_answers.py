@@ -1,4 +1,4 @@
-"""What a result says about the question: a comparison, a count, whether something is in a list. No small model judges."""
+"""What a small model need not answer itself: a comparison, a count, or whether something is in a list, by a tool's result."""
 
 import re
 from collections.abc import Collection, Iterator
