@@ -256,16 +256,16 @@ Without a model, picoclaw understands these sentences and many like them; with a
 as *greenhouse*, *fan* and *pump* stand for your own sensors and outputs. A whole conversation in
 [English](talk/en.md), [Deutsch](talk/de.md), [Español](talk/es.md) or [Français](talk/fr.md) shows the answers too.
 
-"stop" and "all off" switch every output to its safe level at once; "stop" also keeps it there. "and yesterday?", "turn it off again" and "no, at 8:15"
-refer to your last request. If something is missing, picoclaw asks for it; if it is not sure, it does nothing and
+"stop" and "all off" switch every output to its safe level at once. After "stop", nothing can be switched on until you type /resume.
+"and yesterday?", "turn it off again" and "no, at 8:15" refer to your last request, as do the lines below that begin with "…". If something is missing, picoclaw asks for it; if it is not sure, it does nothing and
 says what it understood. You can add [your own sentences](howto/yours.md#your-own-sentences)."""
         yield from make_sentences("en", matcher, tools)
         yield """
 ## With a model
 
 A skill is a page that tells the model how to do something. These are included; the model gets one when it fits
-your message. Yours are folders with a `SKILL.md` in `workspace/skills/`, `~/.agents/skills/` or `~/.picoclaw/skills/`;
-those made for OpenClaw, nanobot, sipeed/picoclaw and Claude work unchanged. `picoclaw skills` lists them all.
+your message. To add your own, put a folder with a `SKILL.md` into `workspace/skills/`, `~/.agents/skills/` or
+`~/.picoclaw/skills/`; those made for OpenClaw, nanobot, sipeed/picoclaw and Claude work unchanged. `picoclaw skills` lists them all.
 
 | skill | what for | for example when you say |
 |---|---|---|"""
