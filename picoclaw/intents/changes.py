@@ -65,7 +65,7 @@ def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool 
 
     `is_bare`: nothing else is said of when, as in "at 10:00".
     """
-    at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).rpartition(" ")
+    at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).removesuffix(OCLOCK).rpartition(" ")
     if is_bare and day and _CLOCK.fullmatch(at):
         return {**when, "at": f"{day} {at}"}
     if not at.endswith(OCLOCK) or not day or not _CLOCK.fullmatch(clock):

@@ -201,12 +201,9 @@ class FrameReader:
         is_name = i > 0 and self._s.text(i, i + 1).istitle()
         if known:
             follows = i > 0 and self._s.words[i - 1] in words["places"]
-            is_time = (
-                word[0].isdigit() or words["numbers"].get(word, 1) != 1 or self._s.longest(self._days, i) is not None
-            )
-            return not (is_time or self._s.longest(self._per, i)) and (
-                not (follows or is_name) or known(stem_word(self._s.words[i]))
-            )
+            is_time = word[0].isdigit() or words["numbers"].get(word, 1) != 1 or self._s.longest(self._days, i)
+            is_known = not (follows or is_name) or known(stem_word(self._s.words[i]))
+            return is_known and not (is_time or self._s.longest(self._per, i))
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):
             return False
         if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT) or self._s.longest(self._per, i):

@@ -482,9 +482,8 @@ class IntentMatcher:
             ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (topic[:6] != "output")]
             is_order = is_wish and not self._is_negated(s, len(s.words), ends)
             verbs = self.words["verbs"].keys()
-            is_told = s.words[begin] in self.words["tells"] and (
-                verbs.isdisjoint(s.words) or s.holds(self.words["past"])
-            )
+            is_past = verbs.isdisjoint(s.words) or s.holds(self.words["past"])
+            is_told = s.words[begin] in self.words["tells"] and is_past
             is_told = topic[:6] == "output" and (is_told or (":" in s.raw and s.holds(self.words["past"])))
             keeps = topic == "memory_forget" and s.holds(self._book.values("keep_word"))
             if offered is None or is_condition or is_told or keeps or talk > MAX_TALK_SHARE * share or not is_order:
@@ -1003,7 +1002,10 @@ class IntentMatcher:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
         message = str(match.arguments.get("message", ""))
         is_said = message in s.raw
-        if message and is_said and self._says_nothing(message):
+        is_rest = (
+            self._after(Sentence(message, self.words), self.words["splits"], 0) > 0
+        )  # "... at 5 and turn on the pump"
+        if message and is_said and (is_rest or self._says_nothing(message)):
             return True
         if not is_complete(match):
             return False
@@ -1159,11 +1161,8 @@ class IntentMatcher:
 
     def _names_any(self, s: Sentence) -> bool:
         """Whether a sentence names what is declared here, a quantity or a number."""
-        slots = [self._book.slot(name) for name in ("quantity", "noun")]
-        is_number = any(word[0].isdigit() for word in s.words)
-        return is_number or any(
-            s.longest(s.names, i) or any(s.longest(slot.values, i) for slot in slots) for i in range(len(s.words))
-        )
+        tables = [s.names, *(self._book.values(name) for name in ("quantity", "noun"))]
+        return any(word[0].isdigit() for word in s.words) or any(map(s.holds, tables))
 
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
         """What kind of sentence it is: it "asks", "acts" on what no tool can reach, "tells" something, or is about the

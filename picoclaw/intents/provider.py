@@ -344,9 +344,8 @@ class IntentProvider:
         if "_called" in match.said:
             number = self._find_chosen(text, reply)
             one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
-            return (
-                [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
-            )
+            chosen = match._replace(arguments=match.arguments | one, said={}, missing="")
+            return [(asked[0][0], chosen)] if number else []
         is_meant = reply.startswith(self._matcher.say["meant"].partition("{")[0])
         if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
             like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
@@ -398,13 +397,10 @@ class IntentProvider:
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         is_shown = turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1]))
         if is_shown and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
-            topic["name"] = (
-                named  # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
-            )
-        switched = (
-            call for turn in turns[-3:] for call, _ in list_calls(turn) if call.arguments.get("action") in _SETS
-        )
-        named = [*dict.fromkeys(str(call.arguments.get("name")) for call in switched if call.name == "output")]
+            # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
+            topic["name"] = named
+        moved = (call.arguments for turn in turns[-3:] for call, _ in list_calls(turn) if call.name == "output")
+        named = [*dict.fromkeys(str(given.get("name")) for given in moved if given.get("action") in _SETS)]
         if last.name in READS and len(named) == 1:
             topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
         spoken = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
@@ -498,10 +494,8 @@ class IntentProvider:
                 if str(match.arguments.get("message")) in self._matcher.words["within"]:
                     continue  # "remind me in" - "20"
                 given = match.arguments  # no other wish is swallowed; a sensor's name may come before what is measured
-                kept = failed or all(
-                    str(given.get(name, "")).endswith(str(one)) for name, one in wanted.arguments.items()
-                )
-                if kept and match.arguments != wanted.arguments:
+                ends = (str(given.get(name, "")).endswith(str(one)) for name, one in wanted.arguments.items())
+                if (failed or all(ends)) and match.arguments != wanted.arguments:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
 
@@ -637,9 +631,8 @@ class IntentProvider:
             yield Text(told)
             yield End("stop", Usage())
             return
-        wishes = found or (
-            self._understood(request.messages, offered) if last.role == "user" and request.messages else []
-        )
+        asks = last.role == "user" and request.messages
+        wishes = found or (self._understood(request.messages, offered) if asks else [])
         self._latest = last, wishes
         if named := self._lookup.find_call(wishes, offered):
             yield ToolCall(f"intent-{len(request.messages)}", named.name, named.arguments)
@@ -782,12 +775,9 @@ def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
     """What the output that was switched last was set to before, as "_before", and each as "_before NAME": "off" where this
     conversation switched it on, '' where that is not known, or had an end that is not known any more.
     """
-    made = [
-        call for turn in split_turns(messages) for call, result in list_calls(turn) if not result.startswith("error: ")
-    ]
-    moved = [
-        call.arguments for call in made if call.name == "output" and call.arguments.get("action") in {"set", "off"}
-    ]
+    made = [one for turn in split_turns(messages) for one in list_calls(turn) if one[0].name == "output"]
+    done = [call.arguments for call, result in made if not result.startswith("error: ")]
+    moved = [given for given in done if given.get("action") in {"set", "off"}]
     levels, now = {"_before": ""}, dict[str, str]()
     for one in moved:
         name, is_off = str(one.get("name", "")), one["action"] == "off"

@@ -362,9 +362,8 @@ class TimeReader:
         if not self._may_begin(near):
             return
         tail = " ".join(near)
-        is_dated = self._monthly.match(tail) or self._yearly.match(
-            tail
-        )  # "every month on the first" is not every 30 days
+        # "every month on the first" is not every 30 days
+        is_dated = self._monthly.match(tail) or self._yearly.match(tail)
         for read in (self._calendar, self._interval)[: 1 if is_dated else 2]:
             repeat, end = read(tail, part)
             if repeat:
@@ -662,9 +661,8 @@ class TimeReader:
             end = start + more
             if self.names_a_day(tail[start:end].split()):
                 day, (_, behind, clock) = times[-1].rpartition(" ")[0], times[-2:][0].rpartition(" ")
-                times[-1] = (
-                    f"{day} {clock}" if len(times) > 1 and not days and behind else times[-1]
-                )  # "at 6 tomorrow and sunday"
+                is_behind = len(times) > 1 and not days and behind  # "at 6 tomorrow and sunday"
+                times[-1] = f"{day} {clock}" if is_behind else times[-1]
                 days += days + 1 == len(times)
             if self._until.match(tail, end):
                 break

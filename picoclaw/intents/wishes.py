@@ -302,9 +302,10 @@ class WishMatcher(IntentMatcher):
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
             asks = self._after(s, self.words["questions"], 0) > 0  # "está ..."
             told = told and (asks or not self._is_plain_order(head))
+            before = self.match(head, offered, topic, last) if begin and (told or so) else None
             if so and not told and Sentence(head, self.words).holds(self.words["negations"]):
-                negated = self.match(head, offered, topic, last)  # "no need to water, but turn the lamp on"
-                told = negated is not None and not negated.tool
+                told = before is not None and not before.tool  # "no need to water, but turn the lamp on"
+            told = told and not (is_whole(before) and self.moves(before))
             match = self.match(rest, offered, topic, last) if begin and told else None
             tools = {"cron", "rule", "output"} if so else {"cron", "rule"}
             if not is_whole(match) or match.score < 1.0 or match.tool not in tools or not self.moves(match):
@@ -380,6 +381,11 @@ class WishMatcher(IntentMatcher):
             second = parts[1][1] if len(parts) > 1 else None
             if second and self.moves(second) and second.intent != whole.intent:
                 return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
+        note, mark, tail = text.rpartition(". ")
+        if mark and whole and whole.tool == "memory_store" and is_whole(order := self.match(tail, offered)):
+            first = self.match(note, offered, topic, last)
+            if first and first.intent == whole.intent and self.moves(order) and order.score == 1.0:
+                return [(note, first), *self._match_all(tail, offered, topic, last)]  # "note: fed the hens. Fan on."
         twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
         if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
             alone = [] if whole else self._match_sentences(text, offered, topic, last)
@@ -714,9 +720,8 @@ class WishMatcher(IntentMatcher):
             end := self._after(s, self._lead, begin) or self._after(s, self.words["polite"], begin)
         ):
             begin = end
-        return self._begins_order(s, begin) or any(
-            self._after(s, self.words[name], begin) for name in ("wants", "fetches")
-        )
+        wishes = (self._after(s, self.words[name], begin) for name in ("wants", "fetches"))
+        return self._begins_order(s, begin) or any(wishes)
 
     def _asks(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
@@ -748,6 +753,10 @@ class WishMatcher(IntentMatcher):
                 return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
             if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
                 return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
+        for begin in range(min(end, 2), 0, -1) if timed else ():
+            more = self._split(f"{s.text(0, begin)} {tail}", offered, {}, NO_CALL, timed=first.intent)
+            if more and all(is_complete(match) for _, match in more):
+                return more  # "and at 9 of the post, and at 10 of the bank"
         same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
         is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
         is_long = is_in or first.intent == "cron_timer"
@@ -783,7 +792,8 @@ class WishMatcher(IntentMatcher):
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
         is_text = self._moves_with_text(first)  # "remind me at 8 of the bread": German "die" is no "it" there
         said = [] if is_text else [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
-        said += [f"{s.text(0, begin)} {tail}" for begin in range(min(end, most), 0, -1)]
+        begins = [n for n in range(min(end, most), 0, -1) if s.words[n - 1] not in self.words["units"]]
+        said += [f"{s.text(0, begin)} {tail}" for begin in (begins[::-1] if is_text else begins)]
         named = self.list_outputs(tail)
         for text in () if told else said:
             match = self.match(text, offered)
@@ -835,12 +845,18 @@ def _lacks_job(match: IntentMatch) -> bool:
 
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
-    """The times of day that are meant where two plans each have one that comes twice a day; '' for none."""
-    times = [str(match.arguments.get("at", "")) for match in matches if match and "_later" in match.intent]
-    if len(times) < 2 or not all(time.endswith(OCLOCK) for time in times):
+    """The times of day that one may mean which comes twice a day, where another plan has the other half of the day, or two
+    plans of outputs each have such a time; '' for none.
+    """
+    plans = [match for match in matches if match and match.tool == "cron" and "at" in match.arguments]
+    times = [str(match.arguments["at"]) for match in plans]
+    clocks = [time.removesuffix(OCLOCK) for time in times if time.endswith(OCLOCK)]
+    if len(times) < 2 or not clocks:
         return ""
-    hour, _, minute = times[0].removesuffix(OCLOCK).partition(":")
-    return f"{times[0].removesuffix(OCLOCK)}, {(int(hour) + 12) % 24:02}:{minute}"
+    hour, _, minute = clocks[0].partition(":")
+    late = f"{(int(hour) + 12) % 24:02}:{minute}"
+    are_open = len(clocks) == len(times) and all("_later" in match.intent for match in plans)
+    return f"{clocks[0]}, {late}" if are_open or late in times else ""
 
 
 def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
