@@ -163,7 +163,7 @@ SAID = [
     # what must not act, or not now
     ("my neighbour said i should turn the pump on at night", "I have done nothing"),
     ("my wife says everything off", "I"),
-    ("don't turn the lamp on at 8", "All right."),
+    ("don't turn the lamp on at 8", "I have changed nothing"),
     ("turn the fan on, my wife says", "I have done nothing"),
     ("was Anna in the greenhouse yesterday?", "I"),
     ("would the fan be on at 8", "Now, for a while"),

@@ -296,7 +296,7 @@ SAID = {
         ("Ist es dunkel, Licht an", [("output_history", {"name": "light"})]),
         ("Friert es, mach den Lüfter an", "Das habe ich nicht verstanden und habe nichts getan."),
         ("Ist der Boden trocken, Pumpe an", "Das kann ich ohne Modell nicht beantworten."),
-        ("Heute Nacht soll nichts mehr laufen, hat er gesagt", "Aha."),
+        ("Heute Nacht soll nichts mehr laufen, hat er gesagt", "Das habe ich nicht verstanden"),
         ("Vermutlich läuft die Pumpe, es tropft", [("output_history", {"name": "pump"})]),
         ("ich hab den Lüfter gestern ausgemacht, es war kalt", "Aha."),
         (

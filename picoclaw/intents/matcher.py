@@ -77,9 +77,12 @@ MAX_TALK_SHARE = 0.4  # of the share of an order
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
-MIN_UNDONE, MIN_ORDERED = 0.1, 0.5  # of orders, where it is said that nothing was done, and where nothing was asked
+MIN_UNDONE, MIN_ORDERED, MIN_CHAT = (
+    0.1,
+    0.5,
+    0.3,
+)  # of orders, where it is said that nothing was done, and where nothing was asked
 _ALL_NOTES = "last 12 months"
-MIN_CHAT, MIN_KNOWN = 0.3, 0.1
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
@@ -280,6 +283,8 @@ class IntentMatcher:
         begins, ends, polite = self._core(s)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
+        if found and found.intent in self.topics.idle and self._wishes(s, is_behind=True):
+            return None  # "thanks for that, and turn the lamp on"
         if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
             return None
         if found and found.tool == "sensor_read" and "_beyond" in found.said and not s.asks and self._says_if(s):
@@ -503,20 +508,19 @@ class IntentMatcher:
             return match if match and not match.missing else None
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
             return None
-        if not intent.tool and not intent.parts and "{result}" in intent.answer:
-            return None  # a language that has no words for it
-        if topic in {"remark", "reported"} and s.asks and share < SURE_WHOLE:
-            return None
-        if self._is_tail(s, topic, share):
+        is_unsaid = (
+            not intent.tool and not intent.parts and "{result}" in intent.answer
+        )  # a language has no words for it
+        if is_unsaid or topic == "nothing" or self._says_more(s, topic, share):
             return None
         is_search = intent.tool == "memory_search"
-        is_of_board = intent.tool in _OF_BOARD
+        if topic == "memory_what":
+            return make_match(intent, {}, share - _TOPIC_COST, "topic")
+        is_of_board = intent.tool in _OF_BOARD and intent.name != "clock"  # which is not that of Tokyo
         sure = SURE_BOARD if is_of_board and topic in self.topics.asked else SURE_STRANGE
         if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or (share < sure and not is_search)):
             return None
-        if topic == "nothing" or (
-            intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}
-        ):
+        if intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}:
             return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
         slots |= find_named(self._book, intent, s, slots)
@@ -524,9 +528,7 @@ class IntentMatcher:
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
-        if topic == "memory_what":
-            slots = {}
-        elif is_search and self._has_text_slot(intent):
+        if is_search and self._has_text_slot(intent):
             words = {word for name in _EMPTY_WORDS for word in self.words[name]}
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
             asks = s.asks or any(word in self.words["questions"] for word in s.words)
@@ -534,8 +536,6 @@ class IntentMatcher:
                 return None
             slots |= {"query": " ".join(query)}
         match = make_match(intent, slots, share - _TOPIC_COST, "topic")
-        if topic == "memory_what":
-            return match
         if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
             return None  # nothing in the words says the same
         return match if not match.missing else None
@@ -553,7 +553,9 @@ class IntentMatcher:
             len(word) > MAX_BARE_WORDS
             and word.isalpha()
             and not s.longest(s.names, i)
-            and not known(stem_word(word) if intent.tool and i >= begin else f"~<{word[:3]}")
+            and not known(
+                stem_word(word) if (intent.tool or intent.name == "clock") and i >= begin else f"~<{word[:3]}"
+            )
             for i, word in enumerate(s.words)
         )
 
@@ -641,12 +643,8 @@ class IntentMatcher:
         ):
             slot = self._book.slot(name)
             if slot.kind == "text":
-                text = (
-                    (self._follow(slot, s, left) or self._pick_text(s, left))
-                    if slot.after
-                    else self._rest(slot, s, left)
-                )
-                told[name] = text
+                picked = self._follow(slot, s, left) or self._pick_text(s, left) if slot.after else ""
+                told[name] = text = picked if slot.after else self._rest(slot, s, left)
                 if len(text.split()) < _MIN_TEXT:
                     return "", left
                 continue
@@ -837,12 +835,7 @@ class IntentMatcher:
             tables = [self._book.values(name) for name in ends]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
-        for name in (
-            "drop_verb",
-            "stop_word",
-            "wrong_one",
-            "skip_word",
-        ):  # "forget it" is an order where it is one as a whole
+        for name in ("drop_verb", "stop_word", "wrong_one", "skip_word"):  # "forget it" as a whole is an order
             if end_of := self._after(s, self._book.values(name), begin):
                 begin = end_of
                 break
@@ -1114,44 +1107,50 @@ class IntentMatcher:
     def choose_refusal(self, text: str) -> str:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
         s, words = self._read(text), self.words
-        shares = self._score(s)
+        shares = self._score(s) or [(0.0, "")]
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        begins_order = any(stem_word(word) in self._acts for word in s.words[:1])
-        is_judged = topic != "advice" or s.asks or not begins_order  # "put beans on it" asks for no judgement
-        if share >= self.topics.talk.get(topic, 1.0) and is_judged and not self._is_tail(s, topic, share):
+        if share >= self.topics.talk.get(topic, 1.0) and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
-        begins = any(self._after(s, words["questions"], i) for i in range(min(2, len(s.words))))
-        is_question = begins and len(s.words) > MAX_BARE_WORDS and (not shares or shares[0][1] not in _ABOUT_ANY)
-        is_question |= len(s.words) > 2 and self._after(s, self._book.values("asking_verb"), 0) > 0  # "did arsenal win"
-        if "?" not in s.raw and not is_question and self._is_chat(s, shares):
+        chat = sum(share for share, name in shares if name in self.topics.chat - {"nothing"})
+        asks = [s.asks, *(self._after(s, words["questions"], i) > 0 for i in (0, 1))]
+        is_told = len(s.words) > 1 and not any(asks) and not self._after(s, words["declines"], 0)
+        is_told &= chat >= max(MIN_CHAT, orders) and shares[0][1] in self.topics.chat - {"nothing"}
+        is_more = self._names_any(s) or self._wishes(s)
+        if is_told and not is_more and not self.says_time(text):
             return "remark"
-        asks = s.asks or (s.words and self._after(s, words["questions"], 0))
-        if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
+        if any(asks[:2]) and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
-        return "undone" if begins_order or orders > MIN_UNDONE or self._names_any(s) else "unknown"
+        return "undone" if orders > MIN_UNDONE or is_more else "unknown"
 
-    def _is_chat(self, s: Sentence, shares: Sequence[tuple[float, str]]) -> bool:
-        """Whether a sentence tells something or is small talk, as far as can be told of one that was not understood."""
-        words = self.words
-        chat = sum(share for share, name in shares if name in self.topics.chat)
-        orders = sum(share for share, name in shares if name in self.topics.proposed)
-        is_told = len(s.words) > 2 and s.words[0] in words["tells"] and not self._verbs.isdisjoint(s.words)
-        if not shares:
-            return is_told
-        (most, topic), *_ = shares
-        if is_told and topic in self.topics.chat and chat >= max(MIN_CHAT, orders):
-            return True
-        is_unknown = topic == "nothing" and (most > MIN_CHAT or len(s.words) == 1)
-        if is_unknown or any(stem_word(word) in self._acts for word in s.words[:1]):
+    def says_time(self, text: str) -> bool:
+        """Whether a text names a day or a time of day."""
+        words = self._read(text).words
+        return any(self.times.count_part(words[i : i + MAX_SHORT_WORDS]) for i in range(len(words)))
+
+    def _wishes(self, s: Sentence, *, is_behind: bool = False) -> bool:
+        """Whether a sentence wishes that something is done, or what stands behind a comma or an "and" in it."""
+        if not s.words:
             return False
-        if most < MIN_KNOWN:
-            return len(s.words) <= MAX_BARE_WORDS and not self._names_any(s)
-        return chat >= MIN_CHAT and chat > orders and (topic in _ABOUT_ANY or not self._names_any(s))
+        begin, words = self._core(s)[0][-1], self.words
+        asked = [i for i in range(begin) if self._after(s, words["requests"], i)]
+        later = [i for i in range(begin + 1, len(s.words)) if s.after_comma(i) or s.words[i - 1] in words["splits"]]
+        later += [] if is_behind else [begin]
+        acts = (self._mood(s, i, len(s.words)) == "acts" and s.words[i] not in words["tells"] for i in later)
+        later += [] if is_behind or self._after(s, words["questions"], begin) else asked
+        return any(acts) or any(self._after(s, words["requests"], i) for i in later)
 
-    def _is_tail(self, s: Sentence, topic: str, share: float) -> bool:
-        """Whether small talk is not all that a sentence says, which names something: "..., merci", "ok then 8 to 20"."""
+    def _says_more(self, s: Sentence, topic: str, share: float) -> bool:
+        """Whether talk is not all that a sentence is: it wishes something, or names something beside it, as "..., merci" and
+        "ok then 8 to 20"; who says what will be, or what was, has not asked for it.
+        """
         head = s.raw.rpartition(",")[0]
+        begins = next((i for i in range(2) if self._after(s, self.words["questions"], i)), 2)
+        is_unasked = topic == "forecast" and begins == 2 and not s.asks and len(s.words) > MAX_BARE_WORDS
+        least = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED}.get(topic, 0.0) if s.asks or not begins else 0.0
+        is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
+        if is_unasked or is_wish or share < least:
+            return True
         if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
             return False
         if not head.strip():

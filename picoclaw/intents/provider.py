@@ -234,14 +234,13 @@ class IntentProvider:
         """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
         wednesday" that was not understood, that nothing was changed.
         """
-        if last.arguments.get("action") not in _SETS:
-            return match
-        match = match if match and (match.tool or match.answer) else None
+        match, is_set = match if match and (match.tool or match.answer) else None, last.arguments.get("action") in _SETS
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_no = declined == "not_done" or (declined == "no_thanks" and self._matcher.is_all_of(said, "declines"))
-        if is_no and last.name in {"cron", "rule"}:  # "all right" would sound as if it was changed
+        is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
+        if is_no and (is_kept or self._matcher.says_time(said)):
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
-        if declined not in _DECLINED or last.name != "output" or last.arguments["action"] != "set":
+        if declined not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
             return match
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match

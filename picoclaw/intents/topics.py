@@ -120,6 +120,8 @@ class Topics:
     def __init__(self, tables: GrammarData) -> None:
         lists = (frozenset(tables.get(name, "").split()) for name in ("asked", "several", "ending", "chat", "own"))
         self.asked, self.several, self.ending, self.chat, self._own = lists
+        self.idle = (self.chat - {"not_wanted", "reported", "nothing"}) | {"forecast", "advice"}
+        """Talk that answers no wish."""
         self.talk: Mapping[str, float] = tables.get("talk", {})
         maps: Iterator[Mapping[str, str]] = (tables.get(name, {}) for name in ("meant", "proposed", "answers", "fits"))
         self.meant, self.proposed, self._answers, self._fits = maps
