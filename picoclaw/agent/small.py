@@ -924,7 +924,7 @@ class SmallProvider:
         values = find_unfounded_numbers(" ".join(map(str, given.values())), sources)
         if values and verb in TIMED:  # at a time that nobody said
             match = None if self._is_guess else self._matcher.match(wish, self._offered(request))
-            return "" if self._is_guess else (match and match.missing) or self._prompts["small_cannot"]
+            return "" if self._is_guess else (match and match.question) or self._prompts["small_cannot"]
         if values and verb in ACTS_ON_ROW and not says("not_old", wish):
             return ""
         if values and verb not in LOOKS_UP:
@@ -964,7 +964,7 @@ class SmallProvider:
             self._use_words()
         else:
             match = self._find_proposed(request)
-            self._told.append(match.missing if match else self._prompts["small_cannot"])
+            self._told.append((match and match.question) or self._prompts["small_cannot"])
 
     def _say(self, said: str, asked: Request, request: Request, *, is_cut: bool) -> Iterator[Event]:
         """Tell a model's words; what only says the message again is asked for once more, but of an order."""

@@ -26,10 +26,19 @@ from picoclaw.intents.changes import (
     replace_words,
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
-from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, scale_value
-from picoclaw.intents.times import NO_HOUR, OCLOCK, WordTables, count_seconds_between, format_whole_length, is_moment
+from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, pick_place, scale_value
+from picoclaw.intents.times import (
+    NO_HOUR,
+    OCLOCK,
+    WordTables,
+    add_half_day,
+    count_seconds_between,
+    format_clock,
+    format_whole_length,
+    is_moment,
+)
 from picoclaw.text import pattern
-from picoclaw.times import EARLIEST_HOUR, WEEKDAYS
+from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS
 
 _HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
 _DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
@@ -100,14 +109,14 @@ def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     at, before = str(last.get("at", "")), find_clock(last, str(last.get("at", "")))
     if before is None or not 0 <= before + seconds / 60 < 24 * 60:
         return {}
-    hour, minute = divmod(int(before + seconds / 60), 60)
+    moved = int(before + seconds / 60)
     if "cron_expr" in last:
-        return {"cron_expr": " ".join([str(minute), str(hour), *str(last["cron_expr"]).split(" ")[2:]])}
-    return {"at": CLOCK_TIME.sub(f"{hour:02}:{minute:02}", at)}
+        return {"cron_expr": " ".join([str(moved % 60), str(moved // 60), *str(last["cron_expr"]).split(" ")[2:]])}
+    return {"at": CLOCK_TIME.sub(format_clock(moved), at)}
 
 
 def shift_due(result: str, seconds: float) -> dict[str, Any]:
-    """The same from the moment that the last answer named: "comes on Sat 2026-11-28 17:00"."""
+    """When the last job comes that much later, by the moment that its answer named: "comes on Sat 2026-11-28 17:00"; {} for none."""
     found = _DUE.search(result)
     moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
     return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
@@ -253,7 +262,7 @@ def _join_end(draft: Draft) -> None:
 
 
 def _leave_out(draft: Draft) -> None:
-    """The same without the output that "all but the light" leaves out."""
+    """Take out the output that "all but the light" leaves out."""
     every = draft.found.get("name")
     if isinstance(every, dict):
         left_out = draft.found.pop("_but")
@@ -419,7 +428,7 @@ def _move(draft: Draft) -> IntentMatch | None:
             return draft.unknown
         said = _SECONDS.search(message)
         before = find_clock(draft.last, draft.result)
-        begin = clock[0] if before is None else f"{before // 60:02}:{before % 60:02}"
+        begin = clock[0] if before is None else format_clock(before)
         at, seconds = move_end(begin, float(said[1]) if said else 0.0, when, draft.end)
         moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
@@ -480,8 +489,8 @@ def _end_rule(draft: Draft) -> IntentMatch | None:
     calendar, at = str(draft.last.get("when", "")), str(draft.found["when"]["at"])
     begin, end = CLOCK_TIME.search(calendar), CLOCK_TIME.search(at)
     clock = end[0] if end else ""
-    if begin and clock < begin[0] and at.endswith(OCLOCK) and clock < "12":
-        clock = f"{int(clock[:2]) + 12}{clock[2:]}"
+    if begin and clock < begin[0] and at.endswith(OCLOCK):
+        clock = add_half_day(clock)
     draft.found["when"] = change_calendar(calendar, clock) if end and at.removesuffix(OCLOCK) == end[0] else ""
     return None if draft.found["when"] else draft.unknown
 
@@ -493,7 +502,7 @@ def _replace_words(draft: Draft) -> IntentMatch | None:
 
 
 def _plan_again(draft: Draft) -> IntentMatch | None:
-    """The same once more on another day, at the time of day that the last answer named."""
+    """Set the last job once more on another day, at the time of day that the last answer named."""
     when, clock = draft.found.get("when"), CLOCK_TIME.search(draft.result)
     if not isinstance(when, dict):
         return None
@@ -501,7 +510,7 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
     if when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     if when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"
-        return draft.hand_over("cron_days", {"_only": str((WEEKDAYS.index(when["at"]) + 1) % 7)})
+        return draft.hand_over("cron_days", {"_only": str(CRON_WEEKDAYS.index(when["at"]))})
     hour = _HOUR_ALONE.fullmatch(str(when.get("at", "")))
     if hour and (days := _DAYS_OF_PLAN.fullmatch(str(draft.last.get("cron_expr", "")))):  # "and at 20:00 too"
         late = 12 if hour[3] and (int(hour[1]) < EARLIEST_HOUR or int(hour[1]) == int(days[1])) else 0
@@ -619,8 +628,7 @@ def _find_listed(draft: Draft) -> None:
     items = items or [told for one in s.topic.get("text", ()) if (told := str(one).partition(": ")[2])]
     items = [", ".join(items)] if len(items) > 1 and not place and draft.holds("plural_word") else items
     if place:
-        index = place[0] - 1 if place[0] > 0 else place[0]
-        items = items[index:][:1] if -len(items) <= index < len(items) else []
+        items = pick_place(items, place[0])
     draft.found["_item"] = items[0] if len(items) == 1 else items
 
 

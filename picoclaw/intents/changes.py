@@ -4,9 +4,16 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from picoclaw.intents.times import NO_HOUR, OCLOCK, count_seconds_between, format_whole_length
+from picoclaw.intents.times import (
+    NO_HOUR,
+    OCLOCK,
+    count_minutes,
+    count_seconds_between,
+    format_clock,
+    format_whole_length,
+)
 from picoclaw.text import pattern
-from picoclaw.times import EARLIEST_HOUR, WEEKDAYS, parse_duration
+from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, parse_duration
 
 _CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
@@ -20,7 +27,7 @@ _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day":
 def keep_half_day(
     when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_bare: bool = False
 ) -> dict[str, Any]:
-    """The same, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
+    """Return `when`, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
 
     `result` told of the last job when it comes. `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
     """
@@ -28,25 +35,25 @@ def keep_half_day(
     clock, before = _CLOCK.search(told), find_clock(last, result)
     if not clock or not (told.endswith(OCLOCK) or (is_bare and told == clock[0])) or before is None:
         return dict(when)
-    hour, minute = int(clock[1]), int(clock[2])
-    if hour > 12:
+    early = count_minutes(clock[0])
+    late = (early + 720) % 1440
+    if early >= 13 * 60:
         return dict(when)
-    early, late = hour * 60 + minute, (hour + 12) % 24 * 60 + minute
     is_night = "cron_expr" in last and early < EARLIEST_HOUR * 60 and _count_apart(early, before) > _NEAR_MINUTES
     if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES) and not is_night:
         return dict(when)
-    return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], f"{late // 60:02}:{minute:02}")}
+    return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], format_clock(late))}
 
 
 def keep_clock(
     when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_half: bool = False
 ) -> dict[str, Any]:
-    """The same at the time of day before, or twelve hours from it, where only a part of the day was said and that is in it:
+    """Return `when`, at the time of day before or twelve hours from it where only a part of the day was said that this is in:
     "every evening" of 18:30 or 6:30. `is_half`: that part was "am" or "pm".
     """
     fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
-        return {**when, "at": f"{before // 60:02}:{before % 60:02}"}
+        return {**when, "at": format_clock(before)}
     day, _, clock = str(when.get("at", "")).rpartition(" ")
     usual = find_clock(when, "") if fixed or _CLOCK.fullmatch(clock) else None
     if usual is None or before is None:
@@ -57,11 +64,11 @@ def keep_clock(
         return dict(when)
     if fixed:
         return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}
-    return {**when, "at": f"{day} {before // 60:02}:{before % 60:02}".strip()}
+    return {**when, "at": f"{day} {format_clock(before)}".strip()}
 
 
 def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
-    """The same, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ...".
+    """Return `when`, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ...".
 
     `is_bare`: nothing else is said of when, as in "at 10:00".
     """
@@ -86,7 +93,7 @@ def find_clock(last: Mapping[str, Any], result: str) -> int | None:
         return int(fixed[2]) * 60 + int(fixed[1])
     told = str(last.get("at", ""))
     clock = _CLOCK.search(result if told.endswith(OCLOCK) else told)
-    return int(clock[1]) * 60 + int(clock[2]) if clock else None
+    return count_minutes(clock[0]) if clock else None
 
 
 def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str
     if len(fields) != 5 or not fields[4].isdecimal() or day not in WEEKDAYS:
         return dict(when)
     kept = {name: value for name, value in when.items() if name != "at"}
-    return kept | {"cron_expr": " ".join([*fields[:4], str((WEEKDAYS.index(day) + 1) % 7)])}
+    return kept | {"cron_expr": " ".join([*fields[:4], str(CRON_WEEKDAYS.index(day))])}
 
 
 def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> tuple[str, float]:
@@ -105,8 +112,8 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
     """
     if "seconds" in when:  # from one time to another
         return str(keep_half_day(when, {"at": begin}, "")["at"]).removesuffix(OCLOCK), when["seconds"]
-    hours, minutes = divmod(int(begin[:2]) * 60 + int(begin[3:]) + int(seconds // 60) * (end == "stop"), 60)
-    clock = str(keep_half_day(when, {"at": f"{hours % 24:02}:{minutes:02}"}, "").get("at", "")).removesuffix(OCLOCK)
+    before = format_clock(count_minutes(begin) + int(seconds // 60) * (end == "stop"))
+    clock = str(keep_half_day(when, {"at": before}, "").get("at", "")).removesuffix(OCLOCK)
     if end == "" or not _CLOCK.fullmatch(clock):
         return clock, seconds
     if end == "stop":
@@ -175,7 +182,7 @@ def change_calendar(calendar: str, clock: str = "", only: str = "", without: str
     days, at = found[1], clock or found[2]
     if only or without:
         named = _DAY_NUMBERS.get(days) or ",".join(
-            str((WEEKDAYS.index(day) + 1) % 7) for day in re.findall(r"\w+", days) if day in WEEKDAYS
+            str(CRON_WEEKDAYS.index(day)) for day in re.findall(r"\w+", days) if day in WEEKDAYS
         )
         kept = list_day_numbers(named) if named and (is_more or without) else set()
         days = _name_days(list_day_numbers(only) | kept if only else kept - list_day_numbers(without))

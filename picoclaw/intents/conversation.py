@@ -15,7 +15,7 @@ from picoclaw.times import WEEKDAYS
 _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
-_CLOCK = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
+_MOMENT = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
 _PAUSE = pattern(r" \((?:paused|without) [^()]*\)")
 _DATELESS = pattern(r"(?<=next )\d\d:\d\d|^\d+: \d\d:\d\d")
 _EVENING = "17:00"
@@ -74,12 +74,12 @@ def _freeze(value: Any) -> Any:
 
 def is_recent(turn: Sequence[Message], since: Message) -> bool:
     """Whether a turn was a few minutes before a message at most; one without a time counts."""
-    return count_passed(turn, since) <= _MAX_AGE_S
+    return count_seconds_passed(turn, since) <= _MAX_AGE_S
 
 
-def count_passed(turn: Sequence[Message], since: Message) -> float:
+def count_seconds_passed(turn: Sequence[Message], since: Message) -> float:
     """Seconds from a turn to a message, by the minute; 0 where one has no time."""
-    before, after = (_CLOCK.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
+    before, after = (_MOMENT.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
     if not before or not after:
         return 0.0
     return (datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])).total_seconds()
@@ -101,7 +101,7 @@ def keep_days(rows: str, when: str, today: date) -> str:
     kept = []
     for row in rows.splitlines():
         due = _PAUSE.sub("", row)
-        said = _CLOCK.search(due) or _DATELESS.search(due)
+        said = _MOMENT.search(due) or _DATELESS.search(due)
         days = {*row.split()} & {*WEEKDAYS, "weekday", "day"}
         ahead = (date.fromisoformat(said[0][:10]) - today).days if said and "-" in said[0] else 0 if said else -1
         is_late = when != "tonight" or said is None or said[0][-5:] >= _EVENING or ("every" in row and not days)

@@ -155,7 +155,7 @@ class FrameReader:
 
     @cached_property
     def filler(self) -> list[list[int]]:
-        """The same in a question."""
+        """Where a word that says nothing in a question ends, by where it begins."""
         return self._pass_over("plain", "polite", "ignore", "filler", "lead", "wonder", "tail")
 
     def _pass_over(self, *names: str) -> list[list[int]]:

@@ -291,6 +291,8 @@ FIELD = pattern(r"\{(\w+)\}")
 class IntentMatch(NamedTuple):
     """What a text was understood as. `tool` is empty for small talk; `missing` asks for what was left out.
 
+    `route`: how: by a "template" (word for word), a "frame" (all its parts), a "topic" (the classifier alone), a "proposal"
+    (to be asked about), "meeting" (an answer of the first meeting); "unclear" and "unknown" say what is not clear or not here.
     `said` has what only the answer needs: the slots and arguments whose name begins with "_".
     """
 
@@ -303,12 +305,19 @@ class IntentMatch(NamedTuple):
     missing: str = ""
     said: SlotValues = MappingProxyType({})  # type: ignore[assignment]
 
+    @property
+    def question(self) -> str:
+        """What asks a person for what is missing; '' where nothing is, or no person has to be asked."""
+        return "" if self.missing in {NEEDS_CLOCK, NEEDS_LOOK_UP} else self.missing
+
 
 WHOLE_ROUTES = frozenset({"template", "frame"})
 """Ways of understanding a sentence by all that is in it, and not by its topic."""
 
 NEEDS_CLOCK = "?"
 """What is missing of a match that ends at a time of day, for who knows what time it is."""
+NEEDS_LOOK_UP = "#"
+"""What is missing of a match that names something of a list."""
 
 
 def is_complete(match: IntentMatch | None) -> TypeGuard[IntentMatch]:

@@ -13,6 +13,7 @@ from picoclaw.intents.grammar import IntentMatch, fill_fields, make_match
 from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import ANY_ONE, fold_name
+from picoclaw.intents.times import add_half_day
 from picoclaw.intents.wishes import WishMatcher
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern
@@ -67,7 +68,7 @@ class Lookup:
     def use(
         self, match: IntentMatch | None, result: str, now: datetime | None, spoken: Sequence[str]
     ) -> list[IntentMatch | None]:
-        """The same wish with what was looked up for it: once for each row where all are meant; what to say where none is found.
+        """Return a wish with what was looked up for it: once for each row where all are meant; what to say where none is found.
 
         Of several that have no name, the one that is about one of the outputs `spoken` of is meant.
         """
@@ -225,7 +226,7 @@ class Lookup:
         """The times of day that a name may be, "the 7 o'clock one" both 07:00 and 19:00."""
         at = next(iter(self._matcher.words["at"]))
         hours = [*filter(_CLOCK.fullmatch, self._matcher.list_like(f"{at} {name}"))]
-        return [*hours, *(f"{int(one[:2]) + 12}{one[2:]}" for one in hours if one < "12")]
+        return [*dict.fromkeys([*hours, *map(add_half_day, hours)])]
 
     @staticmethod
     def _answer(match: IntentMatch, text: str) -> IntentMatch:

@@ -300,7 +300,9 @@ class IntentMatcher:
         if found and found.tool in READS and found.arguments.get("sensor", "") in places and is_soil:
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
-            like = self._propose(self.topics.name(found), [found.intent], s, begins[-1], ends[-1], offered or ())
+            like = self._propose(
+                self.topics.find_topic_of(found), [found.intent], s, begins[-1], ends[-1], offered or ()
+            )
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
 
@@ -397,7 +399,7 @@ class IntentMatcher:
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
     ) -> IntentMatch | None:
-        """The same, unless the classifier is sure that the sentence is about something else; then what that leads to."""
+        """Return `found`, or what another topic leads to where the classifier is sure that the sentence is about that."""
         if self._classifier is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
             return found
         topics = self.topics
@@ -424,7 +426,7 @@ class IntentMatcher:
 
         if found is None or intent is None:
             return lead(share, talk) if share >= (MIN_PROPOSED if is_order else MIN_TOPIC_SHARE) else None
-        told = topics.name(found._replace(missing=""))
+        told = topics.find_topic_of(found._replace(missing=""))
         whole = found.score == 1.0 and found.route in WHOLE_ROUTES
         is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
@@ -443,7 +445,7 @@ class IntentMatcher:
             return other if other and other.arguments else found  # they are shown, where they are not changed
         if told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
             other = lead(share)  # which has the figures beside others
-            return other if other and topics.name(other) != told else found
+            return other if other and topics.find_topic_of(other) != told else found
         if told[:1] == "?" and share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s):
             other = lead(SURE_WHOLE)
             found = other if other and "sensor" in other.arguments and not self._is_elsewhere(other, s) else found
@@ -572,7 +574,7 @@ class IntentMatcher:
                     is_whole(match)
                     and match.score == 1.0
                     and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
-                    and self.topics.is_answer(topic, [self.topics.name(match)])
+                    and self.topics.is_answer(topic, [self.topics.find_topic_of(match)])
                 ):
                     names_one = WHICH in FIELD.findall(sentence)
                     like = self._list_named(s, left) if names_one else []
@@ -958,7 +960,7 @@ class IntentMatcher:
         return any(slot.kind == "text" for slot in self._book.slots(intent))
 
     def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
-        """The same with its "request" made a call that a job is to make; None where that is no reading."""
+        """Return `match` with its "request" made the call of a job; None where a job cannot make it, or it is not what was said."""
         if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
             return None
         notes = [str(match.arguments.get(name, "")) for name in ("old", "new")]

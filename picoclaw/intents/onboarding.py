@@ -47,7 +47,7 @@ class Onboarding:
                 else IntentMatch("unclear", "", {}, self._say["name"], 1.0, "unclear")
             )
         is_greeting = match is not None and match.intent == _GREETING_INTENT
-        if (is_greeting or not _get_served_tool(match)) and (name := self._introduced(s)):
+        if (is_greeting or not _is_served(match)) and (name := self._introduced(s)):
             return _make_call({"name": name})
         if is_greeting:
             return _make_call({})
@@ -56,7 +56,7 @@ class Onboarding:
             return _make_call(dict.fromkeys(noted, "undo")) if noted else match
         if field:
             return self._replied(field, s, match, unserved)
-        return match if begun or _get_served_tool(match) or unserved is None else _make_call({}, unserved)
+        return match if begun or _is_served(match) or unserved is None else _make_call({}, unserved)
 
     def _replied(self, field: str, s: Sentence, match: IntentMatch | None, unserved: str | None) -> IntentMatch | None:
         said = self._bare(s) or s.raw.strip()
@@ -68,7 +68,7 @@ class Onboarding:
             return _make_call({field: "skip"})
         if self._answers(field, s, match):
             return _make_call({field: self._answer(field, s)})
-        if _get_served_tool(match) or unserved is None or s.asks or len(s.words) > _MAX_UNCLEAR_WORDS:
+        if _is_served(match) or unserved is None or s.asks or len(s.words) > _MAX_UNCLEAR_WORDS:
             return match
         return IntentMatch("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
 
@@ -79,7 +79,7 @@ class Onboarding:
         if not s.words or s.asks or s.raw.lstrip().startswith("<") or self._begins(s, "wants"):
             return False
         if field in _MAX_WORDS:
-            plain = not _get_served_tool(match) or (
+            plain = not _is_served(match) or (
                 match is not None
                 and match.route != "template"
                 and (match.score < EXACT_SCORE or (match.route == "frame" and not match.tool))
@@ -179,7 +179,7 @@ def _is_zone(text: str) -> bool:
     return True
 
 
-def _get_served_tool(match: IntentMatch | None) -> bool:
+def _is_served(match: IntentMatch | None) -> bool:
     return match is not None and bool(match.tool or match.answer)
 
 

@@ -15,7 +15,7 @@ from picoclaw.intents.conversation import (
     LOOK_UP,
     Topic,
     clean_text,
-    count_passed,
+    count_seconds_passed,
     find_likest,
     find_topic,
     is_recent,
@@ -27,6 +27,7 @@ from picoclaw.intents.grammar import (
     FIELD,
     LETTERS,
     NEEDS_CLOCK,
+    NEEDS_LOOK_UP,
     Grammar,
     IntentMatch,
     fill_fields,
@@ -36,8 +37,8 @@ from picoclaw.intents.grammar import (
     make_match,
 )
 from picoclaw.intents.lookups import NAME_WORD, Lookup, merge_calls
-from picoclaw.intents.results import JOB_NUMBER, ResultWording
-from picoclaw.intents.sentence import NO_CALL, fold_name
+from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
+from picoclaw.intents.sentence import NO_CALL, fold_name, pick_place
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
 from picoclaw.prompts import remove_hints
@@ -165,7 +166,7 @@ class IntentProvider:
     def _understand_earlier(
         self, messages: Sequence[Message], offered: Collection[Any]
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The same of an earlier message. It needs the one before it, in several ways: each is read once, and some of them at most."""
+        """The wishes in an earlier message. Reading it may need the one before it: results are kept, and _MAX_EARLIER are read at most."""
         if (place := len(messages)) not in self._earlier and place and len(self._earlier) < _MAX_EARLIER:
             matcher, before = self._matcher, self._matcher.said_before
             self._earlier[place] = []
@@ -185,7 +186,7 @@ class IntentProvider:
         is_met = meeting is not None and ONBOARDING_TOOL in called
         topic, last = self._topic(turns)
         made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith("error: ")]
-        topic["_passed"] = [count_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
+        topic["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(messages, turns, offered) if turns and not is_met else []
         if meeting and not wishes:
@@ -212,8 +213,8 @@ class IntentProvider:
         last: ToolCall,
         made: Sequence[ToolCall],
     ) -> list[IntentMatch | None]:
-        """The same; a "never mind" behind a reminder or a plan, or what it leaves out, takes that back, with what was switched
-        on for it. `made`: the calls of the last turn.
+        """Return `match`, or what takes back a reminder or plan where "never mind" stands behind it, with what was switched on
+        for it. `made`: the calls of the last turn.
         """
         switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
         undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
@@ -231,8 +232,8 @@ class IntentProvider:
         return [self._tell_what_stays(said, match, last, ", ".join(names))]
 
     def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall, names: str) -> IntentMatch | None:
-        """The same; a "never mind" behind an order that switched something on is told that this does not end it, and a "not on
-        wednesday" that was not understood, that nothing was changed.
+        """Return `match`, and say what stays: a "never mind" does not end what an order has switched on, and a "not on wednesday"
+        that was not understood changes nothing.
         """
         match, is_set = match if match and (match.tool or match.answer) else None, last.arguments.get("action") in _SETS
         declined = match.intent if match else self._matcher.choose_refusal(said)
@@ -355,9 +356,8 @@ class IntentProvider:
         """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
         rows = dict(_NUMBERED.findall(listed))
         numbers, said = [*rows], self._matcher.list_like(text)
-        place = self._matcher.read_place(text)
-        if place:
-            return numbers[place - 1 if place > 0 else place] if -len(rows) <= place - (place > 0) < len(rows) else ""
+        if place := self._matcher.read_place(text):
+            return next(iter(pick_place(numbers, place)), "")
         if named := next((one for one in numbers if one == text.strip(" .!#\n")), ""):
             return named
         likest = find_likest(said, [*rows.values()]) if said else []
@@ -413,7 +413,7 @@ class IntentProvider:
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
         told = [result for _, result in list_calls(turn) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-        found = JOB_NUMBER.search(told[0]) if len(told) == 1 else None
+        found = APPROVAL_NUMBER.search(told[0]) if len(told) == 1 else None
         return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
 
     def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], call: ToolCall, found: Topic) -> bool:
@@ -453,8 +453,7 @@ class IntentProvider:
             named = text.strip(" .!\n").lower()
             if place := self._matcher.read_place(text):  # "the second one", of those that were named
                 listed = [found for found in topic.values() if f" {', '.join(map(str, found))}?" in reply]
-                index = place - 1 if place > 0 else place
-                named = str(listed[0][index]).lower() if listed and -len(listed[0]) <= index < len(listed[0]) else named
+                named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
             topic |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
@@ -530,7 +529,9 @@ class IntentProvider:
         for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
             calls = list_calls(turn)
             waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-            number = JOB_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
+            number = (
+                APPROVAL_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
+            )
             is_last = number is not None and turn is turns[-1]
             is_open = is_last and "?" not in text and number is not None and is_waiting(int(number[1]))
             is_yes = said in matcher.words["agrees"] or (is_open and matcher.is_all_of(text, "agrees"))
@@ -806,8 +807,8 @@ def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bo
 
 
 def _hold(match: IntentMatch | None) -> IntentMatch | None:
-    """The same as a question, where what is named has to be looked up first."""
-    return match._replace(missing=match.missing or "?") if match and "_called" in match.said else match
+    """Return a match that lacks what it names in words, which has to be looked up first."""
+    return match._replace(missing=match.missing or NEEDS_LOOK_UP) if match and "_called" in match.said else match
 
 
 def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:

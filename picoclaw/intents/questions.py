@@ -121,17 +121,16 @@ class QuestionReader:
         before = self._read_state(s, end - begin)
         if not parts.has(*_ASKING) and not ("_limit" in before and parts.has("frost_word")):
             return None
-        if parts.has("value") and not self._takes_number(parts, before):
+        if parts.has("value") and not self._use_number(parts, before):
             return None
         if not before and not parts.has("spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word"):
             return None
         if not before and not s.asks and parts.values.keys() <= {"spot", "past_verb"}:
             return None  # a name alone may be the answer to a question, and "bins out" asks nothing
-        found = self._decide(parts, before, s)
-        return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
+        return self._decide(parts, before, s)
 
     def _read_as(self, topic: str, parts: _Parts, s: Sentence, size: int) -> SensorQuestion | None:
-        """The same where the classifier has said what is asked, and the words have said of what.
+        """Read a question of which the classifier has said what is asked, and the words of what.
 
         None where a number, or what may be a time, says something that is in no part.
         """
@@ -161,7 +160,7 @@ class QuestionReader:
             topic = "now"
         if topic == "all":
             return SensorQuestion("sensor_read", {}, parts.left, True) if not parts.has("past", "value") else None
-        if not self._find_limit(topic, parts, before):
+        if not self._settle_limit(topic, parts, before):
             return None
         if topic in _FIGURES | {"often"} and not parts.has("past") and not before.get("when"):
             parts.add("past", "today")
@@ -171,8 +170,7 @@ class QuestionReader:
             "spot", "noun", "quantity", "more", "hottest", "coldest", "frost_word", "beyond"
         ):
             return None
-        found = self._decide(parts, before, s)
-        return found and found._replace(left=parts.left, is_named=parts.has("spot") or bool(before))
+        return self._decide(parts, before, s)
 
     def _names_time(self, parts: _Parts, topic: str) -> bool:
         """Whether a word that was passed over may be part of a time."""
@@ -182,7 +180,7 @@ class QuestionReader:
         return any(word in table for table in times for word in parts.passed)
 
     @staticmethod
-    def _find_limit(topic: str, parts: _Parts, before: Mapping[str, Any]) -> bool:
+    def _settle_limit(topic: str, parts: _Parts, before: Mapping[str, Any]) -> bool:
         """Take a number for the limit that is asked about; whether the topic has all that it needs."""
         number: dict[str, Any] = parts.first("value") or {}
         is_named = "_beyond" in before or "quantity" in number
@@ -273,7 +271,7 @@ class QuestionReader:
         return before
 
     @staticmethod
-    def _takes_number(parts: _Parts, before: Mapping[str, Any]) -> bool:
+    def _use_number(parts: _Parts, before: Mapping[str, Any]) -> bool:
         """Whether a bare number takes the place of the last question's limit, or of the length of its time."""
         if before.get("_limit"):
             parts.add("beyond", {"beyond": before["_beyond"], **parts.first("value")})
@@ -340,7 +338,7 @@ class QuestionReader:
 
         def ask(intent: str, **more: Any) -> SensorQuestion:
             more = {name: value for name, value in more.items() if value != ""}
-            return SensorQuestion(intent, found | more, 0, False)
+            return SensorQuestion(intent, found | more, parts.left, parts.has("spot") or bool(before))
 
         if (parts.has("chart_word") or before.get("chart")) and len(sensors) > 1:
             found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
@@ -508,7 +506,7 @@ def step_time(when: str, step: str) -> str:
 
 
 def keep_hour(when: str, before: str) -> str:
-    """The same, where "yesterday at the same time" means the hour that was said before."""
+    """Return `when`; "yesterday at the same time" means the hour that was said before."""
     found = _CLOCKED.fullmatch(before)
     is_same = when == "this time yesterday" and found is not None and found[2].startswith("at ")
     return f"yesterday {found[2]}" if found and is_same else when
@@ -540,7 +538,7 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
 
 
 def _put_at_night(when: str) -> str:
-    """The same where 10:00 of a night is 22:00."""
+    """Return `when`; 10:00 of a night is 22:00."""
     return _CLOCK.sub(_make_late, when) if "night " in when else when
 
 

@@ -9,7 +9,7 @@ from picoclaw.intents.grammar import FIELD, GrammarData, Intent, IntentMatch, fi
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
-JOB_NUMBER = pattern(r" as number (\d+) ")
+APPROVAL_NUMBER = pattern(r" as number (\d+) ")
 _SECONDS = pattern(r"\b(\d{2,}(?:\.\d+)?) s\b")
 _VALUE = pattern(r"-?\d+(?:\.\d+)?")
 _MOMENT_OF_DAY = pattern(r"\bat \d\d?:\d\d$|(?:minute|hour)s? ago$|^this time ")
@@ -124,7 +124,7 @@ class ResultWording:
 
     def _ask_approval(self, match: IntentMatch | None, newest: str) -> str:
         """Ask the owner for the yes that a call waits for, with what it would do."""
-        number = JOB_NUMBER.search(newest)
+        number = APPROVAL_NUMBER.search(newest)
         if match is None or number is None:
             return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
         does = self._tools.get(match.tool, {}).get("does", "do this")

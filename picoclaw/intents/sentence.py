@@ -87,8 +87,13 @@ _TRIMMED_CHARS = "¿¡ \t\r\n.,;:?\"'“”"
 class SentenceSlot(NamedTuple):
     """A part of a sentence that becomes an argument; `kind` says how it is read.
 
+    `never`: words that it does not begin with, or has not. `after`: words that a name or a level stands behind. `before`:
+    of a label, the nouns that it ends with; of a time or length, words of which it has one. `drop`: words that are passed
+    over before it. `part`: of a time, the part of the day that is meant, "same" or "morning"; of a calendar day, "span"; of an
+    output or a number, "declared" where there has to be an output here. `whole`: nothing of it may be left out.
     `joins`: two readings in one sentence name one thing together; `without`: phrases that no text of it has;
     `numbered`: words that a text does not follow when it begins with a number, as in "reminder 3".
+    The kind is also the name of the method of SlotReader that reads it.
     """
 
     name: str
@@ -103,6 +108,12 @@ class SentenceSlot(NamedTuple):
     joins: bool = False
     without: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
+
+
+def pick_place(items: Sequence[Any], place: int) -> list[Any]:
+    """The item at a place, 1 the first and -1 the last; [] where there is none."""
+    index = place - (place > 0)
+    return [items[index]] if -len(items) <= index < len(items) else []
 
 
 class Sentence:
@@ -122,7 +133,7 @@ class Sentence:
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
         self.readings_of_talk: dict[tuple[int, int], Sequence[SlotReading]] = {}
-        """The same of slots that depend on what was said before."""
+        """What it has read of slots that depend on what was said before."""
         self.ends_of_times: dict[str, list[int]] = {}
         """Where several times of day in a row end that begin at a word, by the part of the day that is meant."""
         self.shares: list[tuple[float, str]] = []
@@ -563,7 +574,7 @@ class SlotReader:
             return  # once is not every time
         if s.longest(self._words["every"], i) and any(self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part)):
             return  # "un día sí y otro no" is not "un día"
-        if end := self._is_one_of_several(slot, s, i):
+        if end := self._find_end_of_several(slot, s, i):
             times, count = self.times.several(s.words[i : i + _MAX_TIME_WORDS], "")
             parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
             listed = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
@@ -607,7 +618,7 @@ class SlotReader:
             first = first[:5] if s.last.name == "rule" and "o'clock" not in self._words["oclock"] else first
             yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first[:5], last)}, i + count
 
-    def _is_one_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
+    def _find_end_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""
         if (ends := s.ends_of_times.get(slot.part)) is None:
             near = [s.words[at : at + _MAX_TIME_WORDS] for at in range(len(s.words))]
@@ -699,7 +710,7 @@ class SlotReader:
                 yield value["at_seconds"], end
 
     def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
-        """The same in words, whatever else is said of when."""
+        """A length in words, whatever else is said of when."""
         for value, count in self.times.once(s.words[i : i + _MAX_TIME_WORDS], slot.part):
             if "at_seconds" in value and slot.never.isdisjoint(s.words[i : i + count]):
                 yield format_whole_length(value["at_seconds"]), i + count

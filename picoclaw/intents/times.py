@@ -214,9 +214,9 @@ class TimeReader:
         tail = " ".join(near)
         if self._yearly.match(tail):
             return  # "on 3 may every year"
-        for value, end in (self._duration(tail, part), self._clock(tail, part, bare=part == "same", once=True)):
+        for value, end in (self._duration(tail), self._clock(tail, part, bare=part == "same", once=True)):
             if value:
-                yield value, _parse_count(tail, end)
+                yield value, _count_words(tail, end)
 
     def several(self, near: Sequence[str], part: str) -> tuple[tuple[str, ...], int]:
         """More than one time of day in a row, as in "at 7 and at 19", and how many words name them; 0 where none do."""
@@ -224,7 +224,7 @@ class TimeReader:
             return (), 0
         tail = " ".join(near)
         times, end = self._clocks(tail, part)
-        return (times, _parse_count(tail, end)) if len(times) > 1 else ((), 0)
+        return (times, _count_words(tail, end)) if len(times) > 1 else ((), 0)
 
     def range(self, near: Sequence[str]) -> bool:
         """Whether the words are "from" one time of day to another."""
@@ -238,11 +238,11 @@ class TimeReader:
             value, end = self._clock(tail[begin:], "same", bare=until > 0, once=True)
             is_day = value and not _CLOCK.fullmatch(value["at"])
             if is_day or (value and until and value["at"] != "00:00"):  # "bis zum 24."
-                return f"{'until ' if until else ''}{value['at']}", _parse_count(tail, begin + end)
+                return f"{'until ' if until else ''}{value['at']}", _count_words(tail, begin + end)
         if until == 0 and (day := self._day.match(tail)):
-            return "today", _parse_count(tail, day.end())
+            return "today", _count_words(tail, day.end())
         if until == 0 and (span := self._span.match(tail)):
-            return format_whole_length(self._seconds(span)), _parse_count(tail, span.end())
+            return format_whole_length(self._seconds(span)), _count_words(tail, span.end())
         return None
 
     def window(self, near: Sequence[str], *, bare: bool = False, ahead: bool = False) -> tuple[str, str, str, int]:
@@ -276,9 +276,9 @@ class TimeReader:
         if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other) or (late_day and (day or early)):
             return none
         if half in {"pm", "night"}:
-            one = _add_half_day(one)
+            one = add_half_day(one)
             # "from 10 to 2" ends at night
-            other = max(other, _add_half_day(other)) if _add_half_day(other) > one else other
+            other = max(other, add_half_day(other)) if add_half_day(other) > one else other
         later = None if day or early or bare else self._day.match(tail, until + more)
         said = day or later
         if not (is_begun or later):
@@ -286,13 +286,13 @@ class TimeReader:
         named = self._words["days"][said["day"]] if said else early or late_day
         if ahead and not half:
             one, other = self._put_ahead(one, other, tail[begin:][:stop], tail[until:][:more], is_day=named != "")
-        return named, one, other, _parse_count(tail, later.end() if later else until + more)
+        return named, one, other, _count_words(tail, later.end() if later else until + more)
 
     def _put_ahead(self, one: str, other: str, first: str, last: str, *, is_day: bool) -> tuple[str, str]:
         """Two times of day to come, in the halves of the day that are meant: "from 6 to 10 tonight", "from 10 to 2"."""
         begins, ends = self._get_half(first), self._get_half(last)
         is_plain = max(one, other) < "13" and "0" not in (first[:1], last[:1])
-        late = _add_half_day(one)
+        late = add_half_day(one)
         if ends and not begins:
             is_late = other < one if ends == "am" else late < other or other < _EARLIEST
             return (late if is_late else one), other
@@ -319,7 +319,7 @@ class TimeReader:
     def count_day(self, near: Sequence[str]) -> int:
         """How many words at the beginning name a day that is not today."""
         found = self._day.match(" ".join(near)) if self._may_begin(near) else None
-        return _parse_count(found[0], found.end()) if found and self._words["days"][found["day"]] else 0
+        return _count_words(found[0], found.end()) if found and self._words["days"][found["day"]] else 0
 
     def count_clock(self, near: Sequence[str]) -> int:
         """How many words at the beginning name a time of day, "at 8", or the time from one to another."""
@@ -355,7 +355,7 @@ class TimeReader:
             pieces += [len(" ".join([*near[:size], ""]))] if size and not day else []
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
-        return _parse_count(tail, max(pieces, default=0))
+        return _count_words(tail, max(pieces, default=0))
 
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
@@ -367,7 +367,7 @@ class TimeReader:
         for read in (self._calendar, self._interval)[: 1 if is_dated else 2]:
             repeat, end = read(tail, part)
             if repeat:
-                yield repeat, _parse_count(tail, end)
+                yield repeat, _count_words(tail, end)
 
     def past(self, near: Sequence[str]) -> Iterator[tuple[str, int]]:
         """A time that is past and needs arithmetic: "last 24 hours", "3 days ago", "since 6:00"."""
@@ -385,21 +385,21 @@ class TimeReader:
             then = 0 if since or is_clock else self._skip("span_ends", tail, end)
             last, stop = self._past_day(tail, then) if then else ("", 0)
             if last:
-                yield f"{day} to {last}", _parse_count(tail, stop)
+                yield f"{day} to {last}", _count_words(tail, stop)
             elif is_clock:
                 clock = self.put_past_noon(value["at"], tail[end:][:more])
-                yield f"{day} at {clock}", _parse_count(tail, end + more)
+                yield f"{day} at {clock}", _count_words(tail, end + more)
             else:
-                yield f"{'since ' if since else ''}{day}", _parse_count(tail, end)
+                yield f"{'since ' if since else ''}{day}", _count_words(tail, end)
         if since:
             value, end = self._clock(tail[since:], "", bare=near[1:2] != ["1"])
             if value and " " not in value["at"] and not self._length_word.match(tail, since + end):
-                yield f"since {value['at']}", _parse_count(tail, since + end)
+                yield f"since {value['at']}", _count_words(tail, since + end)
         elif near[0] != "this" or (near[1:2] and near[1] in self._words["hours"]):  # "this second"
             value, end = self._clock(tail, "")
             day, _, clock = value.get("at", "").rpartition(" ")
             if day in CRON_WEEKDAYS and clock != NO_HOUR and near[0] in self._words["at"]:  # "at four on Thursday"
-                yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _parse_count(tail, end)
+                yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _count_words(tail, end)
             is_said = near[0] in self._words["at"] or ":" in near[0] or end > len(near[0]) + 1
             is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
             if (
@@ -410,9 +410,9 @@ class TimeReader:
                 and not self._words["parts"].get(tail[:end].strip())
                 and not self._day.fullmatch(tail[self._skip("at", tail) : end])  # "what about today", "was it on today"
             ):
-                yield f"at {value['at']}", _parse_count(tail, end)
+                yield f"at {value['at']}", _count_words(tail, end)
         if (recent := self._skip("recent", tail)) and (span := self._span.match(tail, recent)):
-            yield f"last {format_whole_length(self._seconds(span))}", _parse_count(tail, span.end())
+            yield f"last {format_whole_length(self._seconds(span))}", _count_words(tail, span.end())
         back = self._skip("back", tail)
         span = self._span.match(tail, back)
         ends = rf"(?:{self._any_of['ago']}){_END}"
@@ -420,7 +420,7 @@ class TimeReader:
         if span and ago:
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
-            yield f"{days} ago", _parse_count(tail, ago.end())
+            yield f"{days} ago", _count_words(tail, ago.end())
 
     @cached_property
     def _year_day(self) -> re.Pattern[str]:
@@ -457,29 +457,28 @@ class TimeReader:
             self._words["months"].get(month or "", month or ""),
             year,
         ]
-        return " ".join(filter(None, told)), _parse_count(found[0], found.end())
+        return " ".join(filter(None, told)), _count_words(found[0], found.end())
 
     def _get_half(self, said: str) -> str:
         """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
         return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in f" {said} "), "")
 
     def _put_behind(self, before: Sequence[str], clock: str, said: str) -> str:
-        """The same twelve hours later, where a bare hour stands behind a later one: "at 9, 12, 3 and 5", "at 8 and 8"."""
+        """Return `clock`, twelve hours later where a bare hour stands behind a later one: "at 9, 12, 3 and 5", "at 8 and 8"."""
         is_plain = ":" not in said and not self._get_half(said) and set(said.split()).isdisjoint(self._words["oclock"])
         if not before or not is_plain or not clock[:2].isdigit() or len(before[0]) != len(clock):
             return clock
-        later = f"{int(clock[:2]) + 12:02}{clock[2:]}"
-        return later if clock <= before[0] < later < "24" else clock
+        return add_half_day(clock) if clock <= before[0] < add_half_day(clock) else clock
 
     def _has_twelve_hours(self, said: Sequence[str]) -> bool:
         """Whether an hour may be one of twelve: "at 4 o'clock" may, "um 4 Uhr" and "a las 4 horas" not."""
         return "o'clock" in self._words["oclock"] or self._words["oclock"].keys().isdisjoint(said)
 
     def put_past_noon(self, clock: str, said: str) -> str:
-        """The same of a day that is past, where an hour up to six was said alone: "Thursday at four" was in the afternoon, "um 4 Uhr" not."""
+        """Return `clock` of a day that is past, in the afternoon where an hour up to six was said alone ("Thursday at four", not "um 4 Uhr")."""
         is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
         is_bare &= self._has_twelve_hours(said.split())
-        return f"{int(clock[:2]) + 12}{clock[2:]}" if is_bare else clock
+        return add_half_day(clock) if is_bare else clock
 
     def _past_day(self, tail: str, start: int) -> tuple[str, int]:
         """A day of the year, or of the month, as a time that is past is told it, "3 may" or "12th", and where it ends."""
@@ -524,10 +523,10 @@ class TimeReader:
         first, lasts, more = self._hours(tail[end:], part)
         if not lasts or seconds % 60 or lasts / seconds >= _MAX_TIMES:
             return None
-        begin, count = int(first[0][:2]) * 60 + int(first[0][3:]), int(lasts // seconds) + 1
-        minutes = [int(begin + n * seconds // 60) % 1440 for n in range(count)]
+        begin, count = count_minutes(first[0]), int(lasts // seconds) + 1
+        clocks = tuple(format_clock(int(begin + n * seconds // 60)) for n in range(count))
         days, _, stop = self._days(tail, end + more)
-        return RepeatTime(days or ("day",), tuple(f"{at // 60:02}:{at % 60:02}" for at in minutes)), stop or end + more
+        return RepeatTime(days or ("day",), clocks), stop or end + more
 
     def _spaced(self, seconds: float, tail: str, end: int, part: str) -> tuple[RepeatTime | None, int]:
         """Days apart, each at one time of day."""
@@ -671,7 +670,7 @@ class TimeReader:
             times[:days] = [f"{time.rpartition(' ')[0]} {clock}".strip() for time in times[:days]]
         return tuple(times), end
 
-    def _duration(self, tail: str, _part: str) -> tuple[dict[str, Any], int]:
+    def _duration(self, tail: str) -> tuple[dict[str, Any], int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, end = 0.0, 0
         while found := self._span.match(tail, end):
@@ -777,10 +776,19 @@ def _name_day_of_month(number: int) -> str:
     return f"{number}{ending}"
 
 
+def count_minutes(clock: str) -> int:
+    """The minutes from midnight to a time of day."""
+    return int(clock[:2]) * 60 + int(clock[3:5])
+
+
+def format_clock(minutes: int) -> str:
+    """The time of day that is so many minutes from midnight, of any day."""
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+
+
 def count_seconds_between(first: str, last: str) -> int:
     """Seconds from one time of day to the next of another."""
-    (hour, minute), (last_hour, last_minute) = (map(int, time.split(":")) for time in (first, last))
-    return ((last_hour - hour) * 60 + last_minute - minute) % 1440 * 60 or 86_400
+    return (count_minutes(last) - count_minutes(first)) % 1440 * 60 or 86_400
 
 
 def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
@@ -794,7 +802,7 @@ def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
     return float(first + second) if first % 10 == 0 < second < 10 < first < 100 else 0.0
 
 
-def _parse_count(tail: str, end: int) -> int:
+def _count_words(tail: str, end: int) -> int:
     return len(tail[:end].split())
 
 
@@ -823,10 +831,10 @@ def _make_alternatives(table: Mapping[str, Any]) -> str:
 
 def _find_end(first: str, last: str) -> str:
     """The time of day of twelve hours that comes first after another one."""
-    ends = [last] if int(last[:2]) > 12 else [last, f"{int(last[:2]) % 12 + 12}{last[2:]}"]
+    ends = [last] if int(last[:2]) > 12 else [last, format_clock(count_minutes(last) % 720 + 720)]
     return min(ends, key=lambda end: count_seconds_between(first, end))
 
 
-def _add_half_day(clock: str) -> str:
+def add_half_day(clock: str) -> str:
     """A time of day past noon: "06:00" is 18:00."""
     return f"{int(clock[:2]) + 12:02}{clock[2:]}" if clock < "12:00" else clock

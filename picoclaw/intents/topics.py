@@ -44,7 +44,7 @@ class Features:
         """The marks and stems, neighbours, pairs over one word, how it begins and ends, and pieces of the words."""
         tokens, i, features = list[str](), 0, {"??"} if s.asks else set[str]()
         while i < len(s.words):
-            mark, stop = self._read_mark(s, i, len(s.words))
+            mark, stop = self._read_mark(s, i)
             stop = max(stop, i + 1)
             stems = [stem_word(word) for word in s.words[i:stop]]
             features.update(f"={stem}" for stem in stems if mark)
@@ -61,15 +61,15 @@ class Features:
             features.add(f"?? {tokens[0]}")
         return features
 
-    def _read_mark(self, s: Sentence, i: int, end: int) -> tuple[str, int]:
+    def _read_mark(self, s: Sentence, i: int) -> tuple[str, int]:
         """The mark for the longest part that begins at word `i`, and where it ends; '' where none does."""
         if hit := s.longest(s.names, i):
-            return ("#place" if hit[0][0] == "sensor" else "#output"), min(hit[1], end)
+            return ("#place" if hit[0][0] == "sensor" else "#output"), hit[1]
         best, stop = "", i
         for mark, slots in self._marks:
             for slot in slots:
                 for _, last in islice(self._reader.read(slot, s, i), 4):
-                    if stop < last <= end:
+                    if stop < last:
                         best, stop = mark, last
         if not best and s.words[i][0].isdigit():
             return "#number", i + 1
@@ -127,7 +127,7 @@ class Topics:
         self.meant, self.proposed, self._answers, self._fits = maps
         self._named: Mapping[str, str] = tables.get("named", {})
 
-    def name(self, match: IntentMatch) -> str:
+    def find_topic_of(self, match: IntentMatch) -> str:
         """The topic that a match answers; '' where it only says how to say it, or asks back."""
         given, said, intent = match.arguments, match.said, match.intent
         if match.missing not in {"", NEEDS_CLOCK} or match.route in {"unclear", "unknown"}:

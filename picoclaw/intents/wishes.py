@@ -51,7 +51,7 @@ class WishMatcher(IntentMatcher):
     def complete_hour(
         self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
     ) -> IntentMatch | None:
-        """The same; where a text is a reminder of days and lacks nothing but the hour, with the usual one."""
+        """Return `found`, with the usual hour where a reminder of days lacks nothing else."""
         lacks = found and (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add"))
         if not lacks or NO_HOUR in text:
             return found
@@ -184,7 +184,7 @@ class WishMatcher(IntentMatcher):
         return []
 
     def _share_day(self, told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
-        """The same, where a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
+        """Return `told`; a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
         shared, last, before = list[tuple[str, IntentMatch | None]](), dict[str, Any](), ""
         for said, match in told:
             if match and match.tool == "cron" and "at" in match.arguments:
@@ -201,8 +201,8 @@ class WishMatcher(IntentMatcher):
     def _share_beginning(
         self, told: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any] | None
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The same, where the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off",
-        "every day at 8 ..."; what has no such reading is not understood.
+        """Return `told`; the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off",
+        "every day at 8 ...". What has no such reading is not understood.
         """
         (text, first), *rest = told
         s, shared = self._read(text), [*told[:1]]
@@ -220,7 +220,7 @@ class WishMatcher(IntentMatcher):
     def _put_after(
         self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The same, where "then" plans what is switched, or told, for the end of the time that another one was switched on for
+        """Return `told`; "then" plans what is switched, or told, for the end of the time that another one was switched on for
         just before; that it is switched off itself then is left out.
         """
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
@@ -340,7 +340,7 @@ class WishMatcher(IntentMatcher):
         tail = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, both) if both else ''} {named.strip()} {tail}".strip()
 
-    def _count_several(self, text: str, sure: float = SURE_PART) -> float:
+    def _share_of_several(self, text: str, sure: float = SURE_PART) -> float:
         """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
         shares = self._score(self._read(text))
         if not shares or shares[0][0] < sure:
@@ -372,10 +372,10 @@ class WishMatcher(IntentMatcher):
                 return parts  # "for 3 minutes now and again at 7"
         swallows = whole is not None and self._moves_with_text(whole) and not last.name
         if swallows and whole and self._classifier:
-            is_several = self._count_several(text, 0.0) > SURE_SEVERAL
+            is_several = self._share_of_several(text, 0.0) > SURE_SEVERAL
             parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
             is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
-            is_sure = whole.tool != "cron" or self._count_several(text, 0.0) > SURE_WHOLE
+            is_sure = whole.tool != "cron" or self._share_of_several(text, 0.0) > SURE_WHOLE
             if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
             second = parts[1][1] if len(parts) > 1 else None
@@ -628,7 +628,7 @@ class WishMatcher(IntentMatcher):
                 if i == 1 and not self.moves(first) and s.holds(self.words["ends"]):
                     continue  # "fan and lamp off": the first is not asked about
                 is_done = first.tool in {"output", "memory_store", "memory_forget"} and self.moves(first)
-                if is_done and not (hit or timed) and self._gives_reason(tail, is_told=True):
+                if is_done and not (ending or hit or timed or asks) and self._gives_reason(tail, is_told=True):
                     return [(head, first)]  # "lamp on, it is dark in here"
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
@@ -639,20 +639,24 @@ class WishMatcher(IntentMatcher):
                     continue  # "fan and lamp are off", "fan and lamp not off"
                 is_output = first.tool in {"output", "output_history"}  # "how warm is it, fan on" is two things
                 is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
-                tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not self._asks(s, i)))
+                tells = hit and (
+                    is_output or is_search or (s.holds(self.words["past"]) and not self._asks_or_orders(s, i))
+                )
                 is_open = (hit or is_output) and not kinds[0] and any(kinds)
-                passes_over = first.score < 1.0 and not self._asks(s, i)
+                passes_over = first.score < 1.0 and not self._asks_or_orders(s, i)
                 tells = tells or passes_over  # "keep an eye on the tank and warn me ..."
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
-                    same = same or (self.match(f"{tail}?", offered, topic, last) if self._asks(s, i) else None)
+                    same = same or (
+                        self.match(f"{tail}?", offered, topic, last) if self._asks_or_orders(s, i) else None
+                    )
                     rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
                 if self._is_half_said(first, s, then, rest):
                     rest = [(tail, None)]
                 scores = [one.score for one in (first, *(one for _, one in rest)) if one]
                 if not asks and any(EXACT_SCORE < score < 1.0 for score in scores):
                     continue  # a word was passed over in one of them
-                reads = not (asks or self.moves(first) or self._asks(s, i))
+                reads = not (asks or self.moves(first) or self._asks_or_orders(s, i))
                 bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
                 sets = [one for _, one in rest if one and one.tool == "output" and one.arguments.get("action") == "set"]
                 if reads and bare and sets:
@@ -664,7 +668,7 @@ class WishMatcher(IntentMatcher):
                 moves = not timed and not last.name and any(map(self.moves, found))
                 moves = moves and len({one.intent for one in found if one}) > 1
                 moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
-                if moves and not hit and self._count_several(text) < MIN_SEVERAL:
+                if moves and not hit and self._share_of_several(text) < MIN_SEVERAL:
                     return []  # "below 12 volts, turn the light off"
                 if rest and not self._is_conditional(s, found):
                     return [(head, first), *rest]
@@ -723,7 +727,7 @@ class WishMatcher(IntentMatcher):
         wishes = (self._after(s, self.words[name], begin) for name in ("wants", "fetches"))
         return self._begins_order(s, begin) or any(wishes)
 
-    def _asks(self, s: Sentence, end: int) -> bool:
+    def _asks_or_orders(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
         return any(s.longest(self.words["questions"], i) for i in range(end)) or stem_word(s.words[0]) in self._acts
 
@@ -807,8 +811,8 @@ class WishMatcher(IntentMatcher):
 
 
 def _share_length(told: list[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
-    """The same, where one of the rules that switch an output on says how long, and the others do not: "for 2 minutes at 6 on
-    weekdays and at 19 on sundays".
+    """Return `told`; of the rules that switch an output on one says how long for all: "for 2 minutes at 6 on weekdays and at 19
+    on sundays".
     """
     rules = [match for _, match in told if match and match.tool == "rule" and match.arguments.get("output")]
     options = [dict(match.arguments.get("options") or {}) for match in rules]
@@ -860,7 +864,7 @@ def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
 
 
 def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
-    """The same with more arguments; what begins with "_" says how the result is told, and is none."""
+    """Return a match with more arguments; what begins with "_" says how the result is told, and is none."""
     told = {name: value for name, value in more.items() if name[0] == "_"}
     return match._replace(
         arguments={**match.arguments, **{name: value for name, value in more.items() if name not in told}},
