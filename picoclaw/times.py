@@ -304,7 +304,7 @@ EARLIEST_HOUR, _MAX_TO_NIGHT_S = 6, 6 * 3600
 """Nobody plans for an hour before it without saying that it is in the night."""
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:00' or '2026-12-01 08:00'"
-_ORDINAL = "st|nd|rd|th"
+_DAYS_AHEAD, _ORDINAL = pattern(r"in (\d{1,4}) days?"), "st|nd|rd|th"
 DAY_OF_YEAR = pattern(
     rf"(?:on )?(?:the )?(?:(?P<day>\d{{1,2}})(?:(?:{_ORDINAL})?(?: of)? (?P<month>{'|'.join(MONTHS)})|(?:{_ORDINAL}))"
     rf"|(?P<first>{'|'.join(MONTHS)}) (?P<then>\d{{1,2}})(?:{_ORDINAL})?)"
@@ -418,6 +418,8 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     known = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2}
     if day in known:
         return known[day]
+    if counted := _DAYS_AHEAD.fullmatch(day):
+        return int(counted[1])
     if (name := day.removeprefix("on ").removeprefix("next ")) in WEEKDAYS:
         ahead = WEEKDAYS.index(name) - now.weekday()
         return ahead % 7 + 7 * ("next " in day and ahead >= 0)  # "next friday" is none of this week

@@ -157,7 +157,8 @@ def _merge_template(page: bytes, old: bytes, new: bytes) -> bytes:
     for tag, start, end, first, last in SequenceMatcher(None, before, after).get_opcodes():
         if tag != "equal":
             lost |= {place[i] for i in range(start, end) if i in place and before[i].strip()}
-            if not _has_part(plain, after[first:last]):
+            part, whole = (b"".join(b"\n" + line for line in [*one, b""]) for one in (after[first:last], plain))
+            if part not in whole:
                 gained.setdefault(_find_position(place, start, end, len(mine)), []).extend(after[first:last])
     carriage = b"\r" if b"\r\n" in page else b""
     kept: list[bytes] = []
@@ -177,11 +178,6 @@ def _find_position(place: Mapping[int, int], start: int, end: int, length: int) 
         return place[end]
     earlier = [place[i] + 1 for i in range(start) if i in place]
     return earlier[-1] if earlier else 0 if place else length
-
-
-def _has_part(lines: Sequence[bytes], part: Sequence[bytes]) -> bool:
-    """Whether the lines of a part follow each other somewhere."""
-    return b"".join(b"\n" + line for line in [*part, b""]) in b"".join(b"\n" + line for line in [*lines, b""])
 
 
 def _split_lines(text: bytes) -> list[bytes]:

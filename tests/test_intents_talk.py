@@ -467,7 +467,7 @@ def test_a_rule_that_was_shown_is_it():
         ("switch it back on", True, "That rule is not kept yet"),
         ("is it on?", True, "That rule is not kept yet"),
         ("did you set it?", True, "That rule is not kept yet"),
-        ("when does it run next?", True, "That rule is not kept yet"),
+        ("when does it run next?", False, [("rule", {"action": "list"})]),
         ("skip it tomorrow", False, [("rule", {"action": "pause", "name": "fan", "when": "tomorrow"})]),
         ("pause that till Sunday", False, [("rule", {"action": "pause", "name": "fan", "when": "until sunday"})]),
     ],

@@ -16,11 +16,13 @@ from picoclaw.automation.jobs import JobContext, decide_job
 from picoclaw.daemon.delivery import open_chat
 from picoclaw.errors import ToolError
 from picoclaw.messages import Caller, ToolCall
+from picoclaw.outputs.client import OutputsClient
 from picoclaw.schedules import BoardZone, Plan
 from picoclaw.store.database import Database
 from picoclaw.store.inbox_outbox import Outbox
 from picoclaw.store.jobs import Job, JobDecision, Jobs
 from picoclaw.tools.cron import CronTool, move_jobs_to_zone
+from picoclaw.tools.outputs import OutputTool
 from picoclaw.tools.registry import Toolset, collect_tools
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
@@ -229,6 +231,20 @@ def effect_of(call):
     if call.name not in effects:
         raise ToolError(f"there is no tool {call.name!r}")
     return effects[call.name]
+
+
+def test_a_plan_for_longer_than_an_output_may_be_on_is_refused_when_it_is_made(jobs, tmp_path):
+    (tmp_path / "outputs.toml").write_text(
+        '[outputs.pump]\nline = "GPIO17"\nkind = "pump"\nlongest_on_s = 600\nconfirm = false\n'
+    )
+    outputs = Toolset(
+        [OutputTool(OutputsClient(tmp_path, lambda: "sim"))], guard=print, journal=print, longest_result=1000
+    )
+    cron = tool_of(jobs, effects=lambda: outputs.effect)
+    plan = {"action": "add", "kind": "tool", "at": "tomorrow 07:00"}
+    for seconds, begins in ((1200, "error: pump was refused: rule 'longest_on'"), (600, "job 1 is kept")):
+        call = {"action": "set", "name": "pump", "level": "on", "seconds": seconds}
+        assert cron(**plan, message=f"output {json.dumps(call)}").startswith(begins)
 
 
 ADD = {"action": "add", "message": "tea"}

@@ -313,10 +313,6 @@ class SmallProvider:
         is_timed = says("time", PATTERNS["lasts"].sub("", wish))
         return bool(is_timed and self._matcher.list_topics(wish, _MIN_SHARE) & PLAN_TOPICS)
 
-    def _list_contrary(self, wish: str, match: "IntentMatch") -> Collection[str]:
-        """The topics of a wish that are no such switching at once, the other way or at another time."""
-        return self._matcher.list_topics(wish, _MIN_SHARE) - SWITCH_NOW[_is_off(match)]
-
     def _admit(self, wish: str, request: Request) -> tuple[str, ...]:
         """The verbs that the words of a wish name: of a question about the owner's own things, those that look up."""
         is_denied, offered = says("no_act", wish), self._offered(request)
@@ -652,8 +648,9 @@ class SmallProvider:
             and not (match and match.route == "template" and match.tool == "output")
         ):
             is_alike = match and match.route == "proposal" and match.arguments == switched.arguments
-            is_sure = is_alike or (not is_question(wish) and self._matcher.list_topics(wish, _MIN_SHARE))
-            if is_sure and not says("no_act", wish) and not self._list_contrary(wish, switched):
+            topics = self._matcher.list_topics(wish, _MIN_SHARE)
+            is_sure = is_alike or (not is_question(wish) and topics)
+            if is_sure and not says("no_act", wish) and topics <= SWITCH_NOW[_is_off(switched)]:
                 return self._make_call("output", switched.arguments)
         if match and _is_near(wish, match) and wish != self._distrusted:
             call = self._make_call(match.tool, match.arguments)

@@ -183,7 +183,9 @@ class Draft:
             elif name in self.last:
                 kept[name] = self.last[name]
             elif name in s.topic and name == keep:
-                kept[name] = s.topic[name][0] if len(s.topic[name]) == 1 else list(s.topic[name])
+                is_plural = name == "rule" and self.intent.tool and self.holds("plural_word")  # "pause them"
+                named = s.topic.get("rules", s.topic[name]) if is_plural else s.topic[name]
+                kept[name] = named[0] if len(named) == 1 else list(named)
         return kept
 
     def make(self) -> IntentMatch:
@@ -343,6 +345,13 @@ def _plan_off(draft: Draft) -> IntentMatch | None:
     return draft.hand_over("output_it_off_later", later)
 
 
+def _remind_after(draft: Draft) -> IntentMatch | None:
+    """ "Remind me afterwards": when what was switched on for some time ends."""
+    left = int(float(draft.last.get("seconds") or 0) - draft.passed)
+    draft.found["when"] = {"at_seconds": left}
+    return None if left > 0 else draft.unknown._replace(answer=word_exact(draft.book, "cron_after"))
+
+
 def _keep_series(draft: Draft) -> None:
     if draft.s.last.name in READS and len(draft.s.words) <= MAX_CONTINUED_WORDS:
         draft.found = {name: draft.last[name] for name in SERIES if name in draft.last} | draft.found
@@ -434,6 +443,9 @@ def _move(draft: Draft) -> IntentMatch | None:
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
     if not isinstance(when, dict):
         return None
+    is_of_both = "at_seconds" in when and "at_seconds" in draft.last and bool(draft.s.topic.get("name"))
+    if is_of_both and not find_bare_amount(draft.s, draft.found, words):
+        return draft.unknown  # "a quarter of an hour will do", of an output and a reminder
     is_last = draft.intent.after or (draft.s.holds(words["it"]) and "_called" not in draft.found)
     if when.keys() == {"at_seconds"} and "_shift" not in draft.given and not draft.s.holds(words["within"]):
         return _move_by(draft, when["at_seconds"], is_last=bool(is_last))
@@ -443,7 +455,8 @@ def _move(draft: Draft) -> IntentMatch | None:
         is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
         is_half = any(words["parts"].get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
         when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
-        draft.found["when"] = change_weekday(keep_half_day(when, draft.last, draft.result, is_bare=is_bare), draft.last)
+        when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
+        draft.found["when"] = change_weekday(when, draft.last)
     return None
 
 
@@ -734,6 +747,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("keep_level", _keep_level),
         ("plan_off", _plan_off),
         ("read_job_amount", _read_job_amount),
+        ("remind_after", _remind_after),
         ("keep_series", _keep_series),
         ("compare_now", _compare_now),
         ("_earlier", _step_back),

@@ -25,11 +25,11 @@ _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day":
 
 
 def keep_half_day(
-    when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_bare: bool = False
+    when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_bare: bool = False, is_other: bool = False
 ) -> dict[str, Any]:
     """Return `when`, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
 
-    `result` told of the last job when it comes. `is_bare`: it was said in hours and minutes, as "9:30", and nothing else.
+    `result` told when the last job comes. `is_bare`: it was said as "9:30". `is_other`: "make it 8" of 20:00 is 8:00.
     """
     told = str(when.get("at", ""))
     clock, before = _CLOCK.search(told), find_clock(last, result)
@@ -40,7 +40,9 @@ def keep_half_day(
     if early >= 13 * 60:
         return dict(when)
     is_night = "cron_expr" in last and early < EARLIEST_HOUR * 60 and _count_apart(early, before) > _NEAR_MINUTES
-    if _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES) and not is_night:
+    if is_other and before in {early, late}:
+        late = early + late - before
+    elif _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES) and not is_night:
         return dict(when)
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], format_clock(late))}
 
@@ -48,9 +50,7 @@ def keep_half_day(
 def keep_clock(
     when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_half: bool = False
 ) -> dict[str, Any]:
-    """Return `when`, at the time of day before or twelve hours from it where only a part of the day was said that this is in:
-    "every evening" of 18:30 or 6:30. `is_half`: that part was "am" or "pm".
-    """
+    """Return `when` at the time of day before, or 12 hours from it, in the part of the day said (`is_half`: "am", "pm")."""
     fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
         return {**when, "at": format_clock(before)}
@@ -68,10 +68,7 @@ def keep_clock(
 
 
 def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
-    """Return `when`, on the day of the time before where only an hour is said: "on Monday at 2 ..., and at 4 ...".
-
-    `is_bare`: nothing else is said of when, as in "at 10:00".
-    """
+    """Return `when`, on the day of the time before where only an hour is said; `is_bare`: nothing else is said of when."""
     at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).removesuffix(OCLOCK).rpartition(" ")
     if is_bare and day and _CLOCK.fullmatch(at):
         return {**when, "at": f"{day} {at}"}
@@ -107,13 +104,11 @@ def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str
 
 
 def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> tuple[str, float]:
-    """When what lasts some seconds begins then, and how long it lasts: with another "start" the end stays, with another
-    "stop" the start, and with none of both the length.
-    """
+    """When what lasts some seconds begins, and how long: another "start" keeps the end, another "stop" the start."""
     if "seconds" in when:  # from one time to another
         return str(keep_half_day(when, {"at": begin}, "")["at"]).removesuffix(OCLOCK), when["seconds"]
     before = format_clock(count_minutes(begin) + int(seconds // 60) * (end == "stop"))
-    clock = str(keep_half_day(when, {"at": before}, "").get("at", "")).removesuffix(OCLOCK)
+    clock = str(keep_half_day(when, {"at": before}, "", is_other=not end).get("at", "")).removesuffix(OCLOCK)
     if end == "" or not _CLOCK.fullmatch(clock):
         return clock, seconds
     if end == "stop":
@@ -128,8 +123,7 @@ def change_rule(
 ) -> dict[str, Any]:
     """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
 
-    `end`: see move_end. `is_more`: a time is one more, and takes the place of none: "and at 8 too". `amount` is a number that
-    stands alone: the length again, where it is far from the hour, as "make it 4" of "at 20:00 for 3 minutes".
+    `end`: see move_end. `is_more`: "and at 8 too". `amount` stands alone: the length, where far from the hour ("make it 4").
     """
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
@@ -205,9 +199,7 @@ def _name_days(numbers: set[int]) -> str:
 
 
 def replace_words(note: str, wrong: str, right: str = "") -> str:
-    """A note with other words in the place of some; without `right`, `wrong` has both, parted by a comma. '' where the note
-    has no such words.
-    """
+    """A note with other words for some; without `right`, `wrong` has both, parted by a comma; '' where it lacks them."""
     old, new = (wrong, right) if right else wrong.partition(",")[::2]
     plain, told, new = note.lower(), old.strip(" ,.").lower(), new.strip(" ,.")
     at = re.search(rf"(?<!\w){re.escape(told)}(?!\w)", plain) if told else None

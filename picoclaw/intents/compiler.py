@@ -305,7 +305,7 @@ class GrammarCompiler:
 
     def _list_steps(self, key: str, value: Any) -> list[str]:
         self._expect(key, value, str)
-        known = {name for names, _ in STEPS for name in names} | {"both_figures"}
+        known = {name for names, _ in STEPS for name in names} | {"both_figures", "of_output"}
         for name in value.split():
             if name not in known:
                 raise self._wrong(key, f"unknown step '{name}'", f"use one of {', '.join(sorted(known))}")

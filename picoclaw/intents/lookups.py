@@ -68,10 +68,7 @@ class Lookup:
     def use(
         self, match: IntentMatch | None, result: str, now: datetime | None, spoken: Sequence[str]
     ) -> list[IntentMatch | None]:
-        """Return a wish with what was looked up for it: once for each row where all are meant; what to say where none is found.
-
-        Of several that have no name, the one that is about one of the outputs `spoken` of is meant.
-        """
+        """Return a wish with what was looked up, for each row where all are meant; of several, one of an output `spoken` of."""
         if match and "_like" in match.said:
             return [self._use_likest(match, result)]
         if match and "_reach" in match.said:
@@ -91,7 +88,7 @@ class Lookup:
         if len(fits) == 1:
             return [self._use_row(match, fits[0], rows[fits[0]], name)]
         intent = self._matcher.intents[match.intent]
-        if not fits and intent.otherwise:
+        if not fits and intent.otherwise and ("of_output" not in intent.steps or self._matcher.list_outputs(name)):
             given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
             other = self._matcher.intents[intent.otherwise]
             return [make_match(other, {**given, "_called": name}, match.score, match.route)]

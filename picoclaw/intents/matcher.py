@@ -1007,9 +1007,6 @@ class IntentMatcher:
         if not message:
             return match.tool == "cron" and match.arguments.get("action") == "add"
         words = Sentence(message, self.words).words
-        before = s.raw.partition(message)[0].lower().split()[-1:] if is_said else []
-        if "at_seconds" in match.arguments and any(map(self.times.names_a_time, (words, [*before, *words]))):
-            return True  # "in 2 days at 8 to water the plants": which of both times is meant is not read
         day = self.times.count_part(words[:MAX_SHORT_WORDS])
         rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
         if day and (day == len(Sentence(message.partition(":")[0], self.words).words) or (rest and is_clock)):

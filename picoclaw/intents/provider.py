@@ -213,9 +213,7 @@ class IntentProvider:
         last: ToolCall,
         made: Sequence[ToolCall],
     ) -> list[IntentMatch | None]:
-        """Return `match`, or what takes back a reminder or plan where "never mind" stands behind it, with what was switched on
-        for it. `made`: the calls of the last turn.
-        """
+        """Return `match`, or what takes back a reminder or plan behind a "never mind". `made`: the last calls."""
         switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
         undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
         jobs = topic.get("job", ()) if undo else ()
@@ -232,9 +230,7 @@ class IntentProvider:
         return [self._tell_what_stays(said, match, last, ", ".join(names))]
 
     def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall, names: str) -> IntentMatch | None:
-        """Return `match`, and say what stays: a "never mind" does not end what an order has switched on, and a "not on wednesday"
-        that was not understood changes nothing.
-        """
+        """Return `match`; a "never mind" is told what stays on, a "not on wednesday" that nothing was changed."""
         match, is_set = match if match and (match.tool or match.answer) else None, last.arguments.get("action") in _SETS
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_no = declined == "not_done" or (declined == "no_thanks" and self._matcher.is_all_of(said, "declines"))
@@ -366,7 +362,7 @@ class IntentProvider:
     def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
-        topic, last, jobs = Topic(), NO_CALL, list[Any]()
+        topic, last, spoken = Topic(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
             is_asked = last.name == "output_history" and any(
@@ -376,8 +372,8 @@ class IntentProvider:
                 found = find_topic(turn, gives)
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
                 topic = lists | found | topic  # "is it on?" is about what was switched before
-                jobs = [*dict.fromkeys([*found.get("job", ()), *jobs])]
-                if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], calls[-1], found):
+                spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
+                if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], turn, found):
                     last, topic["_since"] = calls[-1], [turn]
                 elif (
                     last.name == "cron"
@@ -390,8 +386,8 @@ class IntentProvider:
         is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
         if is_new and (waits := self._find_waiting(topic["_since"][0])):
             topic["waits"] = [waits]
-        if len(jobs) > 1:
-            topic.setdefault("jobs", jobs)  # "the first one", of two that were set one after the other
+        several = {f"{one}s": named for one, named in spoken.items() if len(named) > 1}
+        topic = several | topic  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         is_shown = turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1]))
@@ -402,8 +398,8 @@ class IntentProvider:
         named = [*dict.fromkeys(str(given.get("name")) for given in moved if given.get("action") in _SETS)]
         if last.name in READS and len(named) == 1:
             topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
-        spoken = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
-        topic["_both"] = spoken if len(spoken) == 2 else []
+        outputs = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
+        topic["_both"] = outputs if len(outputs) == 2 else []
         topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
         told = next(filter(None, map(list_calls, turns[:-4:-1])), [("", "")])
         topic["_result"] = [told[-1][1]]
@@ -416,12 +412,13 @@ class IntentProvider:
         found = APPROVAL_NUMBER.search(told[0]) if len(told) == 1 else None
         return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
 
-    def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], call: ToolCall, found: Topic) -> bool:
-        """Whether the last call only looked at what an earlier one has set: "fan on for 5 minutes" - "how long left?"."""
+    def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], turn: Sequence[Message], found: Topic) -> bool:
+        """Whether the last call only looked at what an earlier turn has set: "fan on for 5 minutes" - "how long left?"."""
+        call, _ = list_calls(turn)[-1]
         if last.arguments.get("action") not in {"list", "get"} or call.arguments.get("action") not in _SETS:
             return False
         if last.name == "rule":
-            return bool(self._find_waiting(asked))  # what waits is not in the list yet
+            return bool(self._find_waiting(turn))  # what waits is not in the list yet
         if last.name == "cron":
             return last.arguments.get("job") in found.get("job", ())
         return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
@@ -436,10 +433,13 @@ class IntentProvider:
         if len(looked_up) == 1 and is_short and (which := self._answered_which(messages, turns[-1], offered)):
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
-        if before and reply.startswith(before) and reply.endswith(after):
-            done = self._matcher.match_all(reply.removeprefix(before).removesuffix(after), offered)
+        is_meant = before and reply.startswith(before) and reply.endswith(after)
+        is_refused = any(call.name == "cron" and told.startswith("error: ") for call, told in list_calls(turns[-1]))
+        if is_meant or is_refused:
+            said = reply.removeprefix(before).removesuffix(after) if is_meant else asked
+            done = self._matcher.match_all(said, offered)
             done = done if all(is_complete(match) for _, match in done) else []
-            if self._is_nod(text) or (done := self._correct(done, text, offered)):
+            if (is_meant and self._is_nod(text)) or (done := self._correct(done, text, offered)):
                 return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             topic, last = self._topic(turns[:-1])
@@ -511,7 +511,7 @@ class IntentProvider:
             return []
         if change.intent in {"rule_relimit", "rule_also"}:
             return [*done[: change.intent == "rule_also"], (text, change)]
-        if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in {"set", "move"}:
+        if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in _SETS - {"add"}:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}
         is_alike = given.keys() & _TIMES <= match.arguments.keys()  # no time of day for "every sunday"
@@ -743,7 +743,7 @@ class IntentProvider:
         told, left = [], [*matches]
         if [call.name for call, _ in calls] == ["sensor_read", "rule"] and len(matches) == 1:
             del calls[0]  # the value was only looked up
-        asked_of = next((one.said.get("_name", "") for one in matches if one.intent == "rule_list"), "")
+        asked_of = next((one.said.get("_name", "") for one in matches if one.tool == "rule"), "")
         for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)

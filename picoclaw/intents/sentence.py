@@ -46,7 +46,7 @@ Names = Mapping[str, tuple[str, str]]
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
-_WORD = pattern(r"[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
+_WORD = pattern(r"(?<![^\n])\+(?=\d)|[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
 _AMOUNTS, _AMOUNT_PART, _LETTERS = pattern(r"(?:\d+[a-z]+){2,}"), pattern(r"\d+|[a-z]+"), pattern(r"[a-z]+")
@@ -266,7 +266,7 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
     expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
     for found in _WORD.finditer(_DECIMAL_COMMA.sub(".", raw) if words["decimals"] else raw):
         spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
-        word = fold_name(spelt)
+        word = fold_name(spelt) or "+" * (found[0] == "+" and not split)  # "+5 min"
         glued = _NUMBER_WITH_UNIT.fullmatch(word)
         if spelt in words["accents"]:
             parts = words["accents"][spelt].split()

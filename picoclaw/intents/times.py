@@ -151,7 +151,7 @@ class TimeReader:
         any_of = self._any_of
         return pattern(
             rf"(?:(?:{any_of['on']}) )*(?P<at>(?!{any_of['span']})(?:{any_of['at']}) )*"
-            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date})|(?P<part>{any_of['parts']})|"
+            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date}|{self._ahead.pattern})|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
             rf"(?(at)(?! (?:{any_of['lengths']})(?: |$))|(?! (?:{any_of['units']})(?: |$))))"  # "à sept heures" is no length
@@ -160,6 +160,14 @@ class TimeReader:
             rf"(?P<quarter> (?:{any_of['quarters']}))?){_END}",
             re.ASCII,
         )
+
+    @cached_property
+    def _ahead(self) -> re.Pattern[str]:
+        """A number of days or weeks from now."""
+        days = _make_alternatives(
+            {one: 1 for one, size in self._words["units"].items() if size in {_DAY_S, 7 * _DAY_S}}
+        )
+        return pattern(rf"(?:{self._any_of['within']}) (?:\d{{1,3}}|{self._any_of['whole']}) (?:{days})(?= |$)")
 
     @cached_property
     def _date(self) -> str:
@@ -214,7 +222,9 @@ class TimeReader:
         tail = " ".join(near)
         if self._yearly.match(tail):
             return  # "on 3 may every year"
-        for value, end in (self._duration(tail), self._clock(tail, part, bare=part == "same", once=True)):
+        clock = self._clock(tail, part, bare=part == "same", once=True)
+        is_counted = clock[0] and self._ahead.match(tail)  # "in 2 days at 8"
+        for value, end in (clock,) if is_counted else (self._duration(tail), clock):
             if value:
                 yield value, _count_words(tail, end)
 
@@ -755,6 +765,10 @@ class TimeReader:
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
         if "day" in found and not day and clock == NO_HOUR and hour is None:
             return ""  # "today" alone is no hour of it
+        if self._ahead.fullmatch(day):
+            if found.keys().isdisjoint({"fixed", "hour", "part"}):
+                return ""
+            day = f"in {self._duration(day)[0]['at_seconds'] // _DAY_S} days"
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"

@@ -201,9 +201,7 @@ class WishMatcher(IntentMatcher):
     def _share_beginning(
         self, told: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any] | None
     ) -> list[tuple[str, IntentMatch | None]]:
-        """Return `told`; the time that the first order begins with is that of the later ones, too: "in an hour fan on and lamp off",
-        "every day at 8 ...". What has no such reading is not understood.
-        """
+        """Return `told`; the time that the first order begins with is that of later ones: "in an hour fan on and lamp off"."""
         (text, first), *rest = told
         s, shared = self._read(text), [*told[:1]]
         names = ("later_on", "calendar") if rest and first and first.tool in {"cron", "rule"} else ()
@@ -220,9 +218,7 @@ class WishMatcher(IntentMatcher):
     def _put_after(
         self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
     ) -> list[tuple[str, IntentMatch | None]]:
-        """Return `told`; "then" plans what is switched, or told, for the end of the time that another one was switched on for
-        just before; that it is switched off itself then is left out.
-        """
+        """Return `told`; "then" plans what is switched or told for the end of what was switched on just before."""
         put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
         left = before.get("seconds", 0) - passed
         end, planned = ("", left) if left > 0 else None, None
@@ -458,7 +454,10 @@ class WishMatcher(IntentMatcher):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
             is_bound |= any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"], self.words["questions"]))
             is_bound |= s.longest(self._book.values("is_wrong"), i) is not None  # "30 is too high"
-            if not is_bound and not s.after_comma(i) and any(s.longest(table, i) for table in tables):
+            end = self._after(s, tables[1], i)
+            near = s.words[end : end + MAX_SHORT_WORDS] if end else []
+            is_reason = s.longest(tables[0], i) or (near and not self.times.count_part(near))
+            if not is_bound and not s.after_comma(i) and is_reason:  # "before 3 pm" is none
                 yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
 
     def _match_beside(
@@ -480,7 +479,7 @@ class WishMatcher(IntentMatcher):
         if not is_whole(match) or ("_beyond" in match.said and "?" not in part):  # "a warning then, 14 and above"
             return []
         intent = self.intents[match.intent]
-        if is_aside and not intent.kind and not self._is_asked(part):
+        if is_aside and not intent.kind:
             return []  # "it was so hot"
         rest = [Sentence(one, self.words) for one in parts if one != part]
         is_more = is_aside or any(self._mood(one, 0, len(one.words)) != "tells" for one in rest if one.words)
@@ -504,12 +503,6 @@ class WishMatcher(IntentMatcher):
     def _can_be_undone(self, match: IntentMatch) -> bool:
         """Whether a match is an order that can be taken back, or a rule, which waits for a yes."""
         return self.moves(match) and match.tool in {"output", "cron", "rule"}
-
-    def _is_asked(self, text: str) -> bool:
-        """Whether a text begins as a question, or as a wish to be told something."""
-        s = Sentence(text, self.words)
-        begin = self._after(s, self._book.values("because_word"), 0)
-        return any(self._after(s, table, begin) for table in (self.words["questions"], self._lead))
 
     def _after_because(self, s: Sentence) -> int:
         """Where a "because" ends that a sentence begins with, or what says that something is so, and does not ask; 0 for none."""

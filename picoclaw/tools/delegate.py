@@ -92,8 +92,8 @@ def build_team_page(config: Config, templates: Templates) -> Page:
 
 def search_targets(targets: Sequence[DelegationTarget], query: str) -> list[DelegationTarget]:
     """Find the agents whose key, name or description has words of the query, those with most of them first."""
-    words = _list_words(query)
-    scores = {target: _count_shared(words, _list_words(" ".join(target))) for target in targets}
+    words, texts = dict.fromkeys(_list_words(query)), {target: _list_words(" ".join(target)) for target in targets}
+    scores = {one: sum(any(_is_alike(word, other) for other in text) for word in words) for one, text in texts.items()}
     found = sorted((target for target in targets if scores[target]), key=lambda target: -scores[target])
     return found[:_MAX_FOUND]
 
@@ -103,11 +103,6 @@ _MIN_STEM = 4
 
 def _list_words(text: str) -> list[str]:
     return "".join(char if char.isalnum() else " " for char in text.casefold()).split()
-
-
-def _count_shared(words: Sequence[str], others: Sequence[str]) -> int:
-    """Count the words that are among others, or share their beginning with one: plant, plants."""
-    return sum(any(_is_alike(word, other) for other in others) for word in dict.fromkeys(words))
 
 
 def _is_alike(one: str, other: str) -> bool:

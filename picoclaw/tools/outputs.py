@@ -60,7 +60,7 @@ class OutputTool:
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         if arguments["action"] != "set":
             return "read" if arguments["action"] == "list" else "safe"
-        ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"])
+        ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"], arguments["seconds"])
         return "actuate" if ask else "switch"
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
