@@ -573,6 +573,9 @@ def _set_level(draft: Draft) -> IntentMatch | None:
     lowers = is_said and draft.holds("lower_verb")
     if step := str(found.get("_step", "")):
         step = step.replace("+", "-") if step[0] == "+" and draft.s.read_last("_lowers") else step
+        if found["level"] == "on" and step[0] == "+":
+            del found["level"]  # "a bit more" of a pump: of what cannot be told
+            return None
         found |= step_order(str(found["level"]), step, last)
         lowers = step[0] == "-" and "." not in step  # "less" goes no way of its own, which "more" would go on
     found |= {"_lowers": "yes"} if lowers else {}  # "dim it to 30 %" - "a bit more"

@@ -126,9 +126,8 @@ def find_likest(words: Sequence[str], rows: Sequence[str]) -> list[int]:
 
 
 def split_words(text: str) -> list[str]:
-    return [
-        word for word in _TOKEN.findall(fold_name(text.lower()).replace("_", " ")) if len(word) > 2 or word.isdecimal()
-    ]
+    tokens = _TOKEN.findall(fold_name(text.lower()).replace("_", " "))
+    return [word for word in tokens if len(word) > 2 or word.isdecimal()]
 
 
 def is_alike(one: str, other: str) -> bool:

@@ -79,9 +79,8 @@ class FrameReader:
                     is_named = any(slot.kind in _NAMES for slot, _ in trail)
                     found = _gather(trail, declared)
                     levels = [value for slot, value in trail if slot.name == "level"]
-                    kinds = "".join(
-                        {"output": "o", "percent": "l", "seconds": "s"}.get(slot.kind, "") for slot, _ in trail
-                    )
+                    marks = {"output": "o", "percent": "l", "seconds": "s"}
+                    kinds = "".join(marks.get(slot.kind, "") for slot, _ in trail)
                     # two orders: "the lamp to 30 % and the fan on"
                     parted = "ol" in kinds and "o" in kinds[kinds.index("ol") + 2 :]
                     if not parted and (not intent.make or len({*levels}) < 2):  # "to 60 %, off at ten" are two orders
@@ -89,9 +88,8 @@ class FrameReader:
 
     def _may_fit(self, frame: Frame) -> bool:
         """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
-        return all(
-            any(map(self._begins if "^" in piece.marks else self._is_there, piece.slots)) for piece in frame.needed
-        )
+        pieces = ((self._begins if "^" in piece.marks else self._is_there, piece.slots) for piece in frame.needed)
+        return all(any(map(stands, slots)) for stands, slots in pieces)
 
     def _is_there(self, name: str) -> bool:
         is_there = self._there.get(name)

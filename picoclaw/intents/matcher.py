@@ -289,9 +289,12 @@ class IntentMatcher:
             return None
         if found and found.tool == "sensor_read" and "_beyond" in found.said and not s.asks and self._says_if(s):
             return None  # "and only if it is below 60" asks nothing
-        begins_order = not s.asks and any(s.longest(self._book.values(name), 0) for name in ("off_word", "on_word"))
-        if found and found.tool == "output_history" and begins_order and names_output:
-            return None  # "off, and the fan on"
+        ways = [self._book.values(name) for name in ("off_word", "on_word")]
+        begins_order = any(s.longest(table, 0) for table in ways) or (
+            all(map(s.holds, ways)) and not s.holds(self.words["past"])
+        )
+        if found and found.tool == "output_history" and begins_order and names_output and not s.asks:
+            return None  # "off, and the fan on", "lamp on and at 10 off"
         if found and found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
         places = {"", *(name for _, name in s.names.values())}
@@ -455,9 +458,8 @@ class IntentMatcher:
                 alike = self.intents[topics.proposed[topic].split()[0]]  # a reminder is one, repeated or not
                 swallows = not (alike.adds and alike.tool == intent.tool)
             swallows &= topic not in topics.several and (is_order or found.arguments.get("kind") != "tool")
-            least, sure = (
-                (MIN_ORDER, SURE_ORDER) if moves else (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
-            )
+            least, sure = (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
+            least, sure = (MIN_ORDER, SURE_ORDER) if moves else (least, sure)
             least, sure = MIN_SWALLOWED if swallows else (least, sure)
             least, sure = (MIN_PART, SURE_WHOLE) if topic == "not_wanted" else (least, sure)
             is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in topics.proposed

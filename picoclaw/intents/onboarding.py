@@ -138,10 +138,8 @@ class Onboarding:
             hit = s.longest(self._words["opens"], 0)
             first = hit[1] if hit and hit[1] < end else 0
         else:
-            polite = (
-                i for i in range(1, end) if (hit := s.longest(self._words["polite"], i)) and hit[1] == len(s.words)
-            )
-            end = next(polite, end)
+            polite = ((i, hit[1]) for i in range(1, end) if (hit := s.longest(self._words["polite"], i)))
+            end = next((i for i, stop in polite if stop == len(s.words)), end)
         return s.text(first, end).rstrip("!")
 
     def _begins(self, s: Sentence, table: str) -> bool:

@@ -130,9 +130,8 @@ class IntentProvider:
     def list_names(self, text: str, kind: str) -> list[str]:
         """The declared sensors, or outputs, that stand in the text by their names."""
         words = set(LETTERS.findall(text.lower()))
-        return [
-            name for name, what in self._declared().items() if what == kind and words.issuperset(LETTERS.findall(name))
-        ]
+        names = (name for name, what in self._declared().items() if what == kind)
+        return [name for name in names if words.issuperset(LETTERS.findall(name))]
 
     def list_topics(self, text: str, least: float) -> set[str]:
         """See IntentMatcher.list_topics."""

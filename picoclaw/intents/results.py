@@ -38,9 +38,8 @@ class ResultWording:
         (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)
         if unit != other or not (_VALUE.fullmatch(first) and _VALUE.fullmatch(second)):
             return ""
-        values = [
-            (float(one), str(match.arguments["sensor"])) for one, match in zip((first, second), matches, strict=True)
-        ]
+        sensors = (str(match.arguments["sensor"]) for match in matches)
+        values = zip(map(float, (first, second)), sensors, strict=True)
         (low, lower), (high, higher) = sorted(values)
         fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
         told_of = "mean_difference" if "mean" in rows[0][0] else "difference"

@@ -482,9 +482,8 @@ def _read_days(
         begin = None
         with suppress(ValueError):  # "0 days ago"
             begin = parse_range(ago[0], now).begin if ago else None
-        ahead = next(
-            ((value["at_seconds"], count) for value, count in times.once(near, "") if "at_seconds" in value), None
-        )
+        lengths_ahead = ((one["at_seconds"], count) for one, count in times.once(near, "") if "at_seconds" in one)
+        ahead = next(lengths_ahead, None)
         is_later = (s.longest(words["dates"], i + 1) or ("?", 0))[0][0] in "+-"  # "the day after tomorrow"
         if size and not (hit and hit[1] - i > size):
             told, i = [*told, named], i + size
@@ -503,9 +502,8 @@ def _read_days(
         elif day:
             lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
         else:
-            is_beside = any(
-                s.longest(words[name], i) for name in ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
-            )
+            beside = ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
+            is_beside = any(s.longest(words[name], i) for name in beside)
             said = said if is_beside else said | {"more"}
             i += 1
     if "this" in said and not (told or feasts or lengths or weekdays):

@@ -58,12 +58,10 @@ class RepeatTime(NamedTuple):
         date = next((day for day in self.days if day[0].isdigit()), "*").split()
         dates, month = date[0], str(MONTHS.index(date[1]) + 1) if len(date) > 1 else "*"
         days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days if dates == "*") or "*"
-        jobs = []
+        jobs, until = [], self.until and f" until {self.until}"
         for minute in dict.fromkeys(time[3:] for time in self.times):
             hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
-            jobs.append(
-                {"cron_expr": f"{int(minute)} {hours} {dates} {month} {days}{self.until and f' until {self.until}'}"}
-            )
+            jobs.append({"cron_expr": f"{int(minute)} {hours} {dates} {month} {days}{until}"})
         return merge_jobs(jobs)
 
     @property
@@ -346,9 +344,8 @@ class TimeReader:
     def names_a_time(self, near: Sequence[str]) -> bool:
         """Whether the words begin with a time of day: "at 8"."""
         piece = self._moment.match(" ".join(near)) if self._may_begin(near) else None
-        return (
-            piece is not None and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"]))) is not None
-        )
+        hour = piece and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"])))
+        return hour is not None
 
     def count_part(self, near: Sequence[str]) -> int:
         """How many words a part of a time has that may be completed elsewhere: days, or a time of day; 0 for none."""

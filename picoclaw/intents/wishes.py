@@ -108,7 +108,7 @@ class WishMatcher(IntentMatcher):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
         text = self._put_days_first(text, offered) if "," in text else text
-        text = self._drop_reason(text, offered, topic, last) if "," in text else text
+        text = self._drop_reason(text, offered, topic, last) if last.name else text
         text = self._drop_cause(text, offered, topic, last)
         parts = self._match_all(text, offered, topic, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
@@ -132,7 +132,10 @@ class WishMatcher(IntentMatcher):
         told = self._share_beginning(told, offered)
         told = self._put_after(whole, _share_length(self._share_day(told)), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
-        return [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+        told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+        return [
+            part for n, part in enumerate(told) if not any(_is_part_of(part[1], other) for _, other in told[n + 1 :])
+        ]
 
     def _join_ends(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
@@ -272,17 +275,14 @@ class WishMatcher(IntentMatcher):
         return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
     def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
-        """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
+        """A text up to a comma behind which it only says why, where it goes on with an order."""
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
-            rest = text[comma.end() :]
-            is_name = self._is_name(rest) and not is_complete(self.match(text, offered, topic, last))
-            tells = is_name or (last.name and self._gives_reason(rest, is_told=True))
+            tells = self._gives_reason(text[comma.end() :], is_told=True)
             match = self.match(text[: comma.start()], offered, topic, last) if tells else None
-            if not is_whole(match) or match.score < 1.0:
-                continue
-            intent = self.intents[match.intent]
-            if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
-                return text[: comma.start()] + "?" * (text[-1:] == "?")
+            if is_whole(match) and match.score == 1.0:
+                intent = self.intents[match.intent]
+                if intent.kind and (intent.after or match.arguments.get("action") in ENDS):
+                    return text[: comma.start()] + "?" * (text[-1:] == "?")
         return text
 
     def _drop_cause(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
@@ -315,11 +315,6 @@ class WishMatcher(IntentMatcher):
             if pauses or not days or max(days) >= begin:
                 return rest
         return text
-
-    def _is_name(self, text: str) -> bool:
-        """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
-        word = text.strip(" .!?")
-        return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
@@ -688,6 +683,10 @@ class WishMatcher(IntentMatcher):
         if match.tool == "output" and match.arguments == SHOWN:
             return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
         is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
+        tail = Sentence(s.text(begin, len(s.words)), self.words)  # "and in two hours off"
+        is_end |= "seconds" in match.arguments and any(
+            tail.holds(self._book.values(one)) for one in ("off_word", "off_verb")
+        )
         if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
             return False
         is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
@@ -776,9 +775,8 @@ class WishMatcher(IntentMatcher):
             more = same and self._continue(s, end, rest.text(begin, len(rest.words)), first, offered, timed=False)
             found = [match for _, match in more or []]
             is_plain = self._begins_order(rest, begin)  # "and the pump at 6" may be of all
-            alike = all(
-                is_whole(one) and (one.tool != "output" or one.intent == first.intent or is_plain) for one in found
-            )
+            alike = all(is_plain or one.tool != "output" or one.intent == first.intent for one in found if one)
+            alike &= all(map(is_whole, found))
             return [(rest.text(0, i), same), *more] if same and more and alike else []
         return []
 
@@ -828,6 +826,13 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
     call = {"action": "add", "kind": "tool", "message": f"{match.tool} {json.dumps(order)}", "at_seconds": int(seconds)}
     later = match._replace(intent="output_later", tool="cron", arguments=call)
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
+
+
+def _is_part_of(match: IntentMatch | None, later: IntentMatch | None) -> bool:
+    """Whether an output is switched on as a later call has it with its length: "lamp to 60" "and off in two hours"."""
+    if not match or not later or not match.tool == later.tool == "output":
+        return False
+    return "seconds" in later.arguments and match.arguments.items() < later.arguments.items()
 
 
 def _switches(match: IntentMatch) -> bool:
