@@ -18,6 +18,8 @@ from picoclaw.intents.changes import (
     change_rule,
     change_weekday,
     find_clock,
+    is_nearer_end,
+    is_of_some_days,
     keep_clock,
     keep_day,
     keep_half_day,
@@ -430,15 +432,19 @@ def _move(draft: Draft) -> IntentMatch | None:
     if adds and (names_hour or "at" in (draft.found.get("when") or ())):
         return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
-    ends = draft.end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
-    if isinstance(when, dict) and ("seconds" in when or ends or (draft.end and is_timed)):
-        message = str(draft.last.get("message", ""))
+    end = draft.end
+    ends = end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
+    alone = _HOUR_ALONE.fullmatch(str(when.get("at", ""))) if isinstance(when, dict) and is_timed and not end else None
+    message = str(draft.last.get("message", ""))
+    lasts = _SECONDS.search(message)
+    if alone and clock and lasts and draft.s.read_last("_span") and is_nearer_end(clock[0], float(lasts[1]), alone[0]):
+        end, when = "stop", {"at": f"{alone[0][:5]}{OCLOCK}"}  # "make it 9:30", of "from 6 to 9"
+    if isinstance(when, dict) and ("seconds" in when or ends or (end and is_timed)):
         if not clock or '"set"' not in message:
             return draft.unknown
-        said = _SECONDS.search(message)
         before = find_clock(draft.last, draft.result)
         begin = clock[0] if before is None else format_clock(before)
-        at, seconds = move_end(begin, float(said[1]) if said else 0.0, when, draft.end)
+        at, seconds = move_end(begin, float(lasts[1]) if lasts else 0.0, when, end)
         moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
     if not isinstance(when, dict):
@@ -446,6 +452,9 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_of_both = "at_seconds" in when and "at_seconds" in draft.last and bool(draft.s.topic.get("name"))
     if is_of_both and not find_bare_amount(draft.s, draft.found, words):
         return draft.unknown  # "a quarter of an hour will do", of an output and a reminder
+    is_replaced = draft.holds("switch", "move_verb", "instead", "correction", "better_word", "from_word")
+    if draft.intent.after and not is_replaced and is_of_some_days(when, draft.last):  # "at nine on sundays"
+        return draft.unknown._replace(answer=draft.book.say["stays_set"])
     is_last = draft.intent.after or (draft.s.holds(words["it"]) and "_called" not in draft.found)
     if when.keys() == {"at_seconds"} and "_shift" not in draft.given and not draft.s.holds(words["within"]):
         return _move_by(draft, when["at_seconds"], is_last=bool(is_last))

@@ -118,6 +118,19 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
     return clock, left if clock != begin and left > 0 else seconds
 
 
+def is_nearer_end(begin: str, seconds: float, at: str) -> bool:
+    """Whether a time of day is nearer to the end of what lasts some seconds than to its beginning, on a clock of 12 hours."""
+    clock, first = _CLOCK.search(at), count_minutes(begin)
+    apart = [(count_minutes(clock[0]) - one) % 720 if clock else 0 for one in (first, first + int(seconds // 60))]
+    return min(apart[1], 720 - apart[1]) < min(apart[0], 720 - apart[0])
+
+
+def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    """Whether a time is on some of the days that a job comes at another time: "at nine on sundays" of every day at eight."""
+    new, old = (str(one.get("cron_expr", "")).split() for one in (when, last))
+    return len(new) == len(old) == 5 and new[:2] != old[:2] and list_day_numbers(new[4]) < list_day_numbers(old[4])
+
+
 def change_rule(
     found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:

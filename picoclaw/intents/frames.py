@@ -281,10 +281,7 @@ class _FrameWalk:
 
 
 def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:
-    """The values of the slots; of one that was read more than once the further ones become calls of their own.
-
-    "The water in the tank" is one place, unless both are `declared`.
-    """
+    """The values of the slots; further ones are calls of their own ("the water in the tank" is one unless `declared`)."""
     found: SlotValues = {}
     more: dict[str, list[Any]] = {}
     for slot, value in trail:

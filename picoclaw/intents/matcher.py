@@ -481,10 +481,7 @@ class IntentMatcher:
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
     ) -> IntentMatch | None:
-        """What a sentence about a topic means by what it names; an order is never more than proposed.
-
-        `talk` is the share of what is no order.
-        """
+        """What a sentence about a topic means by what it names, at most proposed; `talk` is the share of no order."""
         if topic in self.topics.proposed:
             is_condition = self._says_if(s) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
@@ -828,10 +825,7 @@ class IntentMatcher:
         return kind == "adds" or asks or "?" not in s.raw
 
     def _is_negated(self, s: Sentence, end: int, ends: Sequence[str] = ()) -> bool:
-        """Whether a "not" stands up to word `end`, but for a "no," at the beginning, which only answers what was said before.
-
-        `ends`: the spans of what ends something, where it is to end; a "stop" or "no longer needed" is none there.
-        """
+        """Whether a "not" stands up to word `end`, but for a "no," that only answers; `ends`: spans of what is to end."""
         if not s.holds(self.words["negations"]):
             return False
         begin = self._skip_no(s)
@@ -932,10 +926,7 @@ class IntentMatcher:
         whole: bool = False,
         kind: str = "",
     ) -> list[tuple[IntentMatch, int]]:
-        """What templates make of the words from one of `begins` on, and how well.
-
-        `kind` is that of the intents, "" for those that only read or talk; `whole`: none with free text.
-        """
+        """What templates of a kind make of the words from one of `begins` on, and how well; `whole`: none with free text."""
         found = []
         for i in begins:
             for template in self._starting(s, i, kind):

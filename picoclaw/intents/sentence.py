@@ -616,7 +616,8 @@ class SlotReader:
         day, first, last, count = self.times.window(s.words[i : i + _MAX_TIME_WORDS], bare=is_bare, ahead=True)
         if count:
             first = first[:5] if s.last.name == "rule" and "o'clock" not in self._words["oclock"] else first
-            yield {"at": f"{day} {first}".strip(), "seconds": count_seconds_between(first[:5], last)}, i + count
+            seconds = count_seconds_between(first[:5], last)
+            yield {"at": f"{day} {first}".strip(), "seconds": seconds, "_span": "yes"}, i + count
 
     def _find_end_of_several(self, slot: SentenceSlot, s: Sentence, i: int) -> int:
         """The end of more than one time of day named in a row, this one among them: "at 8, 12 and 18"; else 0."""

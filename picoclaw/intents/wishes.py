@@ -286,10 +286,7 @@ class WishMatcher(IntentMatcher):
         return text
 
     def _drop_cause(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
-        """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week".
-
-        A day that only the statement names may be that of the order, unless this says how long it pauses something.
-        """
+        """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week"."""
         s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
             so = self._after(s, because, i)
@@ -535,10 +532,7 @@ class WishMatcher(IntentMatcher):
         return ends
 
     def _gives_reason(self, text: str, *, is_told: bool = False) -> bool:
-        """Whether a sentence behind an order is no part of it: it names no output, number or time, and nothing that orders.
-
-        `is_told`: it has a verb or a "because", too.
-        """
+        """Whether a sentence behind an order only says why: it names and orders nothing. `is_told`: it has a verb, too."""
         s, words = self._read_behind_no(text), self.words
         begin = self._after_because(s)
         tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
@@ -580,10 +574,7 @@ class WishMatcher(IntentMatcher):
     def _split(
         self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
     ) -> list[tuple[str, IntentMatch | None]]:
-        """The wishes that stand in a row; none where the first is not understood by itself.
-
-        `timed` is the intent of the whole where that has free text: each part has to mean it, with a time of its own.
-        """
+        """The wishes in a row; none where the first is not understood alone. `timed`: the intent that each has to mean."""
         s = Sentence(text, self.words, self._names)
         if len(s.words) > MAX_CLASSIFIED:
             return []
@@ -673,10 +664,7 @@ class WishMatcher(IntentMatcher):
     def _is_half_said(
         self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]
     ) -> bool:
-        """Whether what follows an order leaves it open when or how long the first is meant, or if it orders at all.
-
-        "The fan and the pump at 8 for 1 minute" may mean that time of both; "light off, fan on, quick" asks nothing.
-        """
+        """Whether what follows leaves open when or how long an order is meant: "the fan and the pump at 8 for a minute"."""
         match = rest[0][1] if rest else None
         if not match or not self.intents[first.intent].acts or self._after(s, self.words["questions"], begin):
             return False
