@@ -18,7 +18,7 @@ from picoclaw.intents.changes import (
     change_rule,
     change_weekday,
     find_clock,
-    is_nearer_end,
+    find_moved_end,
     is_of_some_days,
     keep_clock,
     keep_day,
@@ -434,11 +434,10 @@ def _move(draft: Draft) -> IntentMatch | None:
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
     end = draft.end
     ends = end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
-    alone = _HOUR_ALONE.fullmatch(str(when.get("at", ""))) if isinstance(when, dict) and is_timed and not end else None
-    message = str(draft.last.get("message", ""))
-    lasts = _SECONDS.search(message)
-    if alone and clock and lasts and draft.s.read_last("_span") and is_nearer_end(clock[0], float(lasts[1]), alone[0]):
-        end, when = "stop", {"at": f"{alone[0][:5]}{OCLOCK}"}  # "make it 9:30", of "from 6 to 9"
+    message, is_span = str(draft.last.get("message", "")), is_timed and not end and draft.s.read_last("_span")
+    lasts, at = _SECONDS.search(message), str(when.get("at", "")) if isinstance(when, dict) else ""
+    if is_span and clock and lasts and (moved_end := find_moved_end(clock[0], float(lasts[1]), at)):
+        end, when = "stop", {"at": moved_end}  # "make it 9:30", of "from 6 to 9"
     if isinstance(when, dict) and ("seconds" in when or ends or (end and is_timed)):
         if not clock or '"set"' not in message:
             return draft.unknown
@@ -501,7 +500,8 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
     amount = find_bare_amount(draft.s, draft.found, draft.book.words)
     if isinstance(when, dict) and "at" not in when and (length := _find_length(draft)):
         draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
-    retimed = change_rule(draft.found, draft.last, draft.end, is_more=draft.adds_more, amount=amount)
+    end = draft.end or ("span" if draft.s.read_last("_span") and not draft.adds_more else "")
+    retimed = change_rule(draft.found, draft.last, end, is_more=draft.adds_more, amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown
 

@@ -118,11 +118,11 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
     return clock, left if clock != begin and left > 0 else seconds
 
 
-def is_nearer_end(begin: str, seconds: float, at: str) -> bool:
-    """Whether a time of day is nearer to the end of what lasts some seconds than to its beginning, on a clock of 12 hours."""
-    clock, first = _CLOCK.search(at), count_minutes(begin)
+def find_moved_end(begin: str, seconds: float, at: str) -> str:
+    """The time of day that is said, where it is nearer to the end of what lasts some seconds than to its beginning; else ''."""
+    clock, first = _CLOCK.fullmatch(at.removesuffix(OCLOCK)), count_minutes(begin)
     apart = [(count_minutes(clock[0]) - one) % 720 if clock else 0 for one in (first, first + int(seconds // 60))]
-    return min(apart[1], 720 - apart[1]) < min(apart[0], 720 - apart[0])
+    return f"{at[:5]}{OCLOCK}" if min(apart[1], 720 - apart[1]) < min(apart[0], 720 - apart[0]) else ""
 
 
 def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
@@ -136,12 +136,15 @@ def change_rule(
 ) -> dict[str, Any]:
     """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
 
-    `end`: see move_end. `is_more`: "and at 8 too". `amount` stands alone: the length, where far from the hour ("make it 4").
+    `end`: see move_end, or "span" for the nearer end. `is_more`: "and at 8 too". `amount` stands alone: a length, where far from the hour.
     """
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
         before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
+        if end == "span":
+            moved = find_moved_end(clock[0], before, str(when.get("at", "")))
+            end, when = ("stop", {"at": moved}) if moved else ("", when)
         at, lasts = move_end(clock[0], before, when, end)
         is_far = (
             amount and _CLOCK.fullmatch(at) and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES

@@ -453,6 +453,9 @@ class IntentProvider:
             if place := self._matcher.read_place(text):  # "the second one", of those that were named
                 listed = [found for found in topic.values() if f" {', '.join(map(str, found))}?" in reply]
                 named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
+            outputs = self._matcher.list_outputs(text)
+            rules = [str(one) for one in topic.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
+            named = rules[0] if len(rules) == 1 else named  # "the pump", of pump_2
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
             topic |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
@@ -519,10 +522,7 @@ class IntentProvider:
     def read_answer(
         self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
     ) -> str:
-        """The command that a plain "yes" or "no" stands for: the last turn has asked about one call, and nothing since.
-
-        "Delete it again" is a no where the call `is_waiting` yet.
-        """
+        """The command that a plain "yes" or "no" stands for, or a "delete it again" of what `is_waiting` for one yet."""
         said = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
         for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
@@ -771,9 +771,7 @@ class IntentProvider:
 
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
-    """What the output that was switched last was set to before, as "_before", and each as "_before NAME": "off" where this
-    conversation switched it on, '' where that is not known, or had an end that is not known any more.
-    """
+    """What outputs were set to before, as "_before" and "_before NAME"; '' where that is not known any more."""
     made = [one for turn in split_turns(messages) for one in list_calls(turn) if one[0].name == "output"]
     done = [call.arguments for call, result in made if not result.startswith("error: ")]
     moved = [given for given in done if given.get("action") in {"set", "off"}]

@@ -144,10 +144,9 @@ class Sentence:
         self.asks = raw.rstrip()[-1:] == "?"
 
     def respell(self, known: Collection[str], fix: Callable[[str], str]) -> None:
-        """Mend the words that are not known, but for names; what was written stays as it is for free text.
+        """Mend the words that are not known, but for names, which have a capital letter; free text stays as it was written.
 
-        A word with a capital letter is a name, but in a language that has `capitals` for other nouns. One that is known behind
-        an article or the like without its apostrophe is two: "lair" is "l' air", and "jveux" is "je veux".
+        One that is known behind an article without its apostrophe is two: "lair" is "l' air", and "jveux" is "je veux".
         """
         for i in reversed(range(len(self.words))):
             word = self.words[i]
@@ -642,7 +641,7 @@ class SlotReader:
     def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
             if repeat.text and repeat.lasts:
-                yield {slot.name: repeat.text, "lasts": format_whole_length(repeat.lasts)}, end
+                yield {slot.name: repeat.text, "lasts": format_whole_length(repeat.lasts), "_span": "yes"}, end
             elif repeat.text and slot.part != "span":
                 yield repeat.text, end
 
