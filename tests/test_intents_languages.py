@@ -778,7 +778,7 @@ def test_what_comes_next_of_one_output_is_told(home, text, jobs, rules, waiting,
         (
             "pausa ese riego una semana",
             "fan",
-            "Esta regla no vale todavía y no hace nada hasta que digas que sí: /yes 4",
+            "Esta regla no vale todavía, no hace nada hasta que digas que sí y no se ha cambiado: /yes 4",
         ),
     ],
 )

@@ -116,7 +116,7 @@ CONVERSATIONS = [
     (["fan on for 10 minutes", "make it 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["fan on for 10 minutes", "no, for 5 minutes"], [output("set", "fan", level="on", seconds=300)]),
     (["turn on the fan", "turn it off?"], REFUSED),
-    (["turn on the fan", "don't turn it off"], "All right. I have done nothing."),
+    (["turn on the fan", "don't turn it off"], "All right. That does not switch fan off"),
     (["what are my reminders", "cancel the second one", "move the first to 9 pm"], [("cron", {"action": "move", "job": 6, "at": "21:00"})]),
     (["turn on the fan", "for ten minutes"], [output("set", "fan", level="on", seconds=600)]),
     (["turn off the fan", "for ten minutes"], "What shall I switch on for that long?"),

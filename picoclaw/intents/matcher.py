@@ -441,7 +441,7 @@ class IntentMatcher:
             return other if other and other.arguments else found
         is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in topics.asked)
         is_asked |= intent.name == "what_if" and is_order and share >= SURE_ORDER
-        if whole and (topic == "nothing" or (found.answer and not found.tool and not is_asked)):
+        if whole and (topic in topics.chat - _ABOUT_ANY or (found.answer and not found.tool and not is_asked)):
             return found
         if is_order and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
             other = lead(share) if share >= MIN_PROPOSED else None
@@ -517,8 +517,8 @@ class IntentMatcher:
         is_search = intent.tool == "memory_search"
         if topic == "memory_what":
             return make_match(intent, {}, share - _TOPIC_COST, "topic")
-        is_of_board = intent.tool in _OF_BOARD and intent.name != "clock"  # which is not that of Tokyo
-        sure = SURE_BOARD if is_of_board and topic in self.topics.asked else SURE_STRANGE
+        is_of_board = intent.tool in _OF_BOARD and topic in self.topics.asked - {"clock"}  # not "the time in Tokyo"
+        sure = SURE_BOARD if is_of_board else SURE_STRANGE
         if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or (share < sure and not is_search)):
             return None
         if intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}:
@@ -527,6 +527,8 @@ class IntentMatcher:
         slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
+            if topic == "output_why" and not named:
+                return None  # "why is it so warm"
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
@@ -1099,21 +1101,15 @@ class IntentMatcher:
     def choose_refusal(self, text: str) -> str:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""
         s, words = self._read(text), self.words
-        shares = self._score(s) or [(0.0, "")]
+        shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
         if share >= self.topics.talk.get(topic, 1.0) and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
-        chat = sum(share for share, name in shares if name in self.topics.chat - {"nothing"})
-        asks = [s.asks, *(self._after(s, words["questions"], i) > 0 for i in (0, 1))]
-        is_told = len(s.words) > 1 and not any(asks) and not self._after(s, words["declines"], 0)
-        is_told &= chat >= max(MIN_CHAT, orders) and shares[0][1] in self.topics.chat - {"nothing"}
-        is_more = self._names_any(s) or self._wishes(s)
-        if is_told and not is_more and not self.says_time(text):
-            return "remark"
-        if any(asks[:2]) and orders < MIN_ORDERED and not s.holds(words["requests"]):
+        asks = s.asks or self._after(s, words["questions"], 0)
+        if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
-        return "undone" if orders > MIN_UNDONE or is_more else "unknown"
+        return "undone" if orders > MIN_UNDONE or self._names_any(s) or self._wishes(s) else "unknown"
 
     def says_time(self, text: str) -> bool:
         """Whether a text names a day or a time of day."""
@@ -1141,6 +1137,7 @@ class IntentMatcher:
         is_unasked = topic == "forecast" and begins == 2 and not s.asks and len(s.words) > MAX_BARE_WORDS
         least = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED}.get(topic, 0.0) if s.asks or not begins else 0.0
         is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
+        is_wish |= topic == "remark" and self.says_time(s.raw)  # "sorry, it is at half past nine"
         if is_unasked or is_wish or share < least:
             return True
         if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):

@@ -240,9 +240,8 @@ class IntentProvider:
             return match
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
-        match = match or IntentMatch(declined, "", {}, self._matcher.intents[declined].answer, 1.0, "unclear")
-        told = fill_fields(self._matcher.say["stays_on"], {"name": names})
-        return match._replace(answer=f"{match.answer} {told}")
+        told = fill_fields(self._matcher.say["stays_on"], {"name": names})  # and not that nothing was done
+        return IntentMatch(declined, "", {}, f"{self._matcher.intents['no_thanks'].answer} {told}", 1.0, "unclear")
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
         """The first meeting in the language of the text; None in one that it is not held in."""
