@@ -381,9 +381,8 @@ class SmallProvider:
             wish = PATTERNS["read_back"].sub(f"read {self._path}", wish)
             wish = f"{wish.rstrip(' .!')} it" if says("put_on", wish) else wish
             wish = PATTERNS["to_it"].sub(rf"\g<how> {self._path}", wish)
-        measured = next(
-            (name for name in ("temperature", "humidity", "pressure", "light") if says(name, self._wish)), ""
-        )
+        quantities = ("temperature", "humidity", "pressure", "light")
+        measured = next((name for name in quantities if says(name, self._wish)), "")
         if measured and says("what_now", wish):
             return f"what is the {measured} now"
         if measured and says("chart_of_it", wish) and (when := says("when", self._wish)):

@@ -290,9 +290,8 @@ class IntentMatcher:
         if found and found.tool == "sensor_read" and "_beyond" in found.said and not s.asks and self._says_if(s):
             return None  # "and only if it is below 60" asks nothing
         ways = [self._book.values(name) for name in ("off_word", "on_word")]
-        begins_order = any(s.longest(table, 0) for table in ways) or (
-            all(map(s.holds, ways)) and not s.holds(self.words["past"])
-        )
+        has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
+        begins_order = has_both or any(s.longest(table, 0) for table in ways)
         if found and found.tool == "output_history" and begins_order and names_output and not s.asks:
             return None  # "off, and the fan on", "lamp on and at 10 off"
         if found and found.tool == "memory_search" and not found.arguments:
@@ -303,9 +302,8 @@ class IntentMatcher:
         if found and found.tool in READS and found.arguments.get("sensor", "") in places and is_soil:
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
-            like = self._propose(
-                self.topics.find_topic_of(found), [found.intent], s, begins[-1], ends[-1], offered or ()
-            )
+            topic_name = self.topics.find_topic_of(found)
+            like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
         return found
 
@@ -509,9 +507,8 @@ class IntentMatcher:
             return match if match and not match.missing else None
         if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
             return None
-        is_unsaid = (
-            not intent.tool and not intent.parts and "{result}" in intent.answer
-        )  # a language has no words for it
+        # a language has no words for it
+        is_unsaid = not intent.tool and not intent.parts and "{result}" in intent.answer
         if is_unsaid or topic == "nothing" or self._says_more(s, topic, share):
             return None
         is_search = intent.tool == "memory_search"
@@ -992,10 +989,8 @@ class IntentMatcher:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
         message = str(match.arguments.get("message", ""))
         is_said = message in s.raw
-        is_rest = (
-            self._after(Sentence(message, self.words), self.words["splits"], 0) > 0
-        )  # "... at 5 and turn on the pump"
-        if message and is_said and (is_rest or self._says_nothing(message)):
+        joint = self._after(Sentence(message, self.words), self.words["splits"], 0)  # "... at 5 and turn on the pump"
+        if message and is_said and (joint or self._says_nothing(message)):
             return True
         if not is_complete(match):
             return False
@@ -1198,7 +1193,7 @@ class IntentMatcher:
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and s.words[i] not in self._book.keys)
-        if follows:
+        if follows and slot.kind != "label":  # the name of a list may be any word
             yield from islice(self._reader.read(slot, s, i), 1)
 
     def _follow(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:

@@ -363,9 +363,8 @@ class IntentProvider:
         topic, last, spoken = Topic(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
-            is_asked = last.name == "output_history" and any(
-                call.name == "output" and call.arguments.get("name") == last.arguments.get("name") for call in calls
-            )
+            switched = [call.arguments.get("name") for call in calls if call.name == "output"]
+            is_asked = last.name == "output_history" and last.arguments.get("name") in switched
             if calls and (last == NO_CALL or is_asked or any(call.name == last.name for call in calls)):
                 found = find_topic(turn, gives)
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
@@ -527,9 +526,8 @@ class IntentProvider:
         for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
             calls = list_calls(turn)
             waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-            number = (
-                APPROVAL_NUMBER.search(waits[0][1]) if len(waits) == 1 and waits[0][1].startswith("error: ") else None
-            )
+            is_one = len(waits) == 1 and waits[0][1].startswith("error: ")
+            number = APPROVAL_NUMBER.search(waits[0][1]) if is_one else None
             is_last = number is not None and turn is turns[-1]
             is_open = is_last and "?" not in text and number is not None and is_waiting(int(number[1]))
             is_yes = said in matcher.words["agrees"] or (is_open and matcher.is_all_of(text, "agrees"))

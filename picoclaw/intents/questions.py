@@ -454,9 +454,8 @@ class QuestionReader:
             return ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
         if len(sensors) > 1:
             when = times[0] if times else str(before.get("when", ""))
-            return ask(
-                "history_sensors" if when else "compare_sensors", sensor=sensors[0], _other=sensors[1], when=when
-            )
+            name = "history_sensors" if when else "compare_sensors"
+            return ask(name, sensor=sensors[0], _other=sensors[1], when=when)
         if len(times) > 1:
             is_same = times[0] == times[1]  # "this weekend and last weekend"
             when = "last 20 minutes" if times[0] == "today" and is_moment(times[1]) else times[0]

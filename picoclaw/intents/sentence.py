@@ -206,7 +206,14 @@ class Sentence:
     def _read_last_note(self, name: str) -> str:
         """The note that was made or found last, and what it begins with up to its verb."""
         is_list, told = self.last.name == "memory_search", str(self.topic.get("_result", [""])[0])
-        notes = ["", *(_FOUND_NOTE.findall(told) if is_list else [str(self.last.arguments.get("text") or "")])]
+        notes = [
+            "",
+            *(
+                _FOUND_NOTE.findall(told)
+                if is_list
+                else [str(self.last.arguments.get("text") or self.last.arguments.get("new") or "")]
+            ),
+        ]
         place = next(iter(self.list_values(self._tables["ordinals"])), -(len(notes) == 2))  # "the last one"
         note = notes[place] if -len(notes) < place < (len(notes) if is_list else 0) else ""
         if name == "old_note":

@@ -240,9 +240,8 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
         units = {value for kind, value in tokens if kind == "unit" and value.startswith("length")}
         squares = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
         found = _tell(f"{one:g} × {other:g}", one * other)
-        return found and found._replace(
-            text=found.text + "".join(squares.get(one, "") for one in units if len(units) == 1)
-        )
+        square = "".join(squares.get(one, "") for one in units if len(units) == 1)
+        return found and found._replace(text=found.text + square)
     return None
 
 
@@ -562,9 +561,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     weekday = WEEKDAYS[day.weekday()].capitalize()
     if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
         holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]
-        return Sum(
-            f"{say['yes' if holds else 'no']} {fill_fields(say['is_day'], {'date': day, 'weekday': weekday})}", day=day
-        )
+        told = fill_fields(say["is_day"], {"date": day, "weekday": weekday})
+        return Sum(f"{say['yes' if holds else 'no']} {told}", day=day)
     counts = not said.isdisjoint({"count", "weeks", "long"})
     if day == today:
         return None  # the clock tells it

@@ -133,9 +133,7 @@ class WishMatcher(IntentMatcher):
         told = self._put_after(whole, _share_length(self._share_day(told)), last, sum(topic.get("_passed", ())))
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
-        return [
-            part for n, part in enumerate(told) if not any(_is_part_of(part[1], other) for _, other in told[n + 1 :])
-        ]
+        return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
 
     def _join_ends(self, text: str, offered: Collection[Any] | None) -> str:
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
@@ -354,7 +352,7 @@ class WishMatcher(IntentMatcher):
         whole = self.match(text, offered, topic, last)
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
-        if whole and whole.tool == "cron" and self._read(text).holds(self._book.values("now_word")):
+        if whole and whole.tool in {"cron", "rule"} and self._read(text).holds(self._book.values("now_word")):
             parts = self._split(text, offered, topic, last)
             if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
                 return parts  # "for 3 minutes now and again at 7"
@@ -397,6 +395,12 @@ class WishMatcher(IntentMatcher):
                 alone = self._match_sentences(text, offered, topic, last)
                 orders = [one for one in alone if self.moves(one[1])]
                 return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
+            s = self._read(text)
+            joints = (self._after(s, self.words["splits"], i) for i in range(1, len(s.words)))
+            if not intent.kind and whole.tool and any(begin and self._begins_order(s, begin) for begin in joints):
+                parts = self._split(text, offered, topic, last)  # "combien il fait et allume le ventilateur"
+                if len(parts) > 1 and all(is_complete(match) for _, match in parts):
+                    return parts
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
                 is_aside = last.name == "output" and whole.tool != "output" and intent.kind == ""
                 is_more = last.name and not is_complete(whole) and whole.intent != "thanks"
@@ -618,17 +622,13 @@ class WishMatcher(IntentMatcher):
                     continue  # "fan and lamp are off", "fan and lamp not off"
                 is_output = first.tool in {"output", "output_history"}  # "how warm is it, fan on" is two things
                 is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
-                tells = hit and (
-                    is_output or is_search or (s.holds(self.words["past"]) and not self._asks_or_orders(s, i))
-                )
+                asks_first = self._asks_or_orders(s, i)
+                tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not asks_first))
                 is_open = (hit or is_output) and not kinds[0] and any(kinds)
-                passes_over = first.score < 1.0 and not self._asks_or_orders(s, i)
-                tells = tells or passes_over  # "keep an eye on the tank and warn me ..."
+                tells = tells or (first.score < 1.0 and not asks_first)  # "keep an eye on the tank and warn me ..."
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
-                    same = same or (
-                        self.match(f"{tail}?", offered, topic, last) if self._asks_or_orders(s, i) else None
-                    )
+                    same = same or (self.match(f"{tail}?", offered, topic, last) if asks_first else None)
                     rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
                 if self._is_half_said(first, s, then, rest):
                     rest = [(tail, None)]
@@ -672,9 +672,12 @@ class WishMatcher(IntentMatcher):
             return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
         is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
         tail = Sentence(s.text(begin, len(s.words)), self.words)  # "and in two hours off"
-        is_end |= "seconds" in match.arguments and any(
-            tail.holds(self._book.values(one)) for one in ("off_word", "off_verb")
-        )
+        ends_it = any(tail.holds(self._book.values(one)) for one in ("off_word", "off_verb"))
+        is_end |= ends_it and "seconds" in match.arguments
+        is_now = any(s.longest(self._book.values("now_word"), i) for i in range(begin))
+        spans = ((i, count) for i in range(len(tail.words)) for _, count in self.times.repeated(tail.words[i:], ""))
+        if match.tool == "rule" and first.tool == "output" and any(i + count == len(tail.words) for i, count in spans):
+            return not is_now  # "... daily at 8" of both?
         if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
             return False
         is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
@@ -684,7 +687,7 @@ class WishMatcher(IntentMatcher):
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
             return True  # or is it the hour?
         is_same, is_level = (first.arguments.get(one) == match.arguments.get(one) for one in ("name", "level"))
-        if any(s.longest(self._book.values("now_word"), i) for i in range(begin)):
+        if is_now:
             return is_same  # "now and then at 8" changes nothing of now
         is_longer = "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
         return first.tool != match.tool or (is_longer and is_level)  # not "to 30 %, and the fan for 5 minutes"
@@ -816,11 +819,11 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
 
 
-def _is_part_of(match: IntentMatch | None, later: IntentMatch | None) -> bool:
-    """Whether an output is switched on as a later call has it with its length: "lamp to 60" "and off in two hours"."""
-    if not match or not later or not match.tool == later.tool == "output":
-        return False
-    return "seconds" in later.arguments and match.arguments.items() < later.arguments.items()
+def _takes_in(told: Sequence[tuple[str, IntentMatch | None]], match: IntentMatch | None) -> bool:
+    """Whether a later call switches an output as another one does, and has a length: "lamp to 60" "and off in two hours"."""
+    given = match.arguments if match and match.tool == "output" else {}
+    later = (one.arguments for _, one in told if one and one.tool == "output")
+    return bool(given) and any("seconds" in one and given.items() < one.items() for one in later)
 
 
 def _switches(match: IntentMatch) -> bool:
