@@ -134,10 +134,7 @@ def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
 def change_rule(
     found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:
-    """What is said of the last rule, which comes by the clock, with what it had before; {} where it is no such rule.
-
-    `end`: see move_end, or "span" for the nearer end. `is_more`: "and at 8 too". `amount` stands alone: a length, where far from the hour.
-    """
+    """The last rule by the clock, with what is said; {} where it is none. `end`: see move_end, or "span" for the nearer end."""
     calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
     clock, at = _CLOCK.search(calendar), ""
     if clock and isinstance(when := found.get("when"), dict):
@@ -149,7 +146,7 @@ def change_rule(
         is_far = (
             amount and _CLOCK.fullmatch(at) and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES
         )
-        if is_far and before and not end:
+        if is_far and before and not end:  # `amount` of "make it 4", behind "at 20:00 for 3 minutes"
             at, lasts = clock[0], amount * (60.0 if before % 3600 else 3600.0)
         if not _CLOCK.fullmatch(at) or (lasts != before and not last.get("output")):
             return {}  # "make it tomorrow": a day of its own is no rule

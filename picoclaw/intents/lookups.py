@@ -94,9 +94,10 @@ class Lookup:
             return [make_match(other, {**given, "_called": name}, match.score, match.route)]
         return [self._ask_which(match, name, [rows[row] for row in fits], result)]
 
-    def tell_waiting(self, match: IntentMatch | None, name: str = "") -> list[str]:
+    def tell_waiting(self, match: IntentMatch | None, name: str = "", fits: Rows = ()) -> list[str]:
         """The rules that wait for a yes, each in a line; those of one output where it is named."""
-        waiting = {n: means for n, means in self._list_waiting().items() if not name or keep_named(means, name)}
+        waiting = {n: one for n, one in self._list_waiting().items() if not name or keep_named(one, name)}
+        waiting = {n: one for n, one in waiting.items() if not fits or one in fits}
         shown = ({"number": n, "means": self._wording.tell(match, means)} for n, means in waiting.items())
         return [fill_fields(self._matcher.say["waits"], one) for one in shown]
 
@@ -145,7 +146,7 @@ class Lookup:
         waiting = self._list_waiting() if match.arguments.get("action") in _PAUSES else {}
         fits = [*waiting.values()] if name == ANY_ONE else self._find_rules(name, [*waiting.values()])
         if len(fits) != 1:
-            return None
+            return self._answer(match, "\n".join(self.tell_waiting(match, fits=fits))) if fits else None
         number = next(number for number, means in waiting.items() if means == fits[0])
         fields = {"waits": number, "rule": fits[0].partition(":")[0]}
         return self._answer(match, fill_fields(self._matcher.intents["rule_waits"].answer, fields))

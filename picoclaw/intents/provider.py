@@ -232,7 +232,9 @@ class IntentProvider:
         """Return `match`; a "never mind" is told what stays on, a "not on wednesday" that nothing was changed."""
         match, is_set = match if match and (match.tool or match.answer) else None, last.arguments.get("action") in _SETS
         declined = match.intent if match else self._matcher.choose_refusal(said)
-        is_no = declined == "not_done" or (declined == "no_thanks" and self._matcher.is_all_of(said, "declines"))
+        is_no = declined in {"not_done", "let_be"} or (
+            declined == "no_thanks" and self._matcher.is_all_of(said, "declines")
+        )
         is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
         if is_no and (is_kept or self._matcher.says_time(said)):
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
