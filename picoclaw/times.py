@@ -274,6 +274,7 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
     (pattern(r"yesterday"), _make_day(-1)),
     (pattern(r"this time yesterday"), lambda _, now: _make_moment(timedelta(days=1), now)),
+    (pattern(r"this time last week"), lambda _, now: _make_moment(timedelta(days=7), now)),
     (pattern(r"day before yesterday|day before"), _make_day(-2)),
     (pattern(r"last night"), lambda _, now: _make_night_after(now.date() - timedelta(1), now)),
     (pattern(r"night before last"), lambda _, now: _make_night_after(now.date() - timedelta(2), now)),

@@ -299,7 +299,8 @@ class GrammarCompiler:
         self.intents[name] = intent
         self._used.setdefault(name, {})
         for line in self._lines(f"{key}.templates", value.get("templates", "")):
-            self._add_template(f"{key}.templates: '{line}'", intent, line)
+            where = f"{key}.templates: '{line}'"
+            self._templates.append((f"{self._source}: {where}", name, self._parse(where, self._used[name], line)))
         for line in self._lines(f"{key}.frames", value.get("frames", "")):
             self._add_frame(f"{key}.frames: '{line}'", name, line)
 
@@ -326,10 +327,6 @@ class GrammarCompiler:
         if all("?" in marks for _, marks in pieces):
             raise self._wrong(where, "every part may be left out", "require at least one")
         self._frames.append((intent, pieces, left))
-
-    def _add_template(self, where: str, intent: Intent, line: str) -> None:
-        branches = self._parse(where, self._used[intent.name], line)
-        self._templates.append((f"{self._source}: {where}", intent.name, branches))
 
     def _parse(self, where: str, slots: dict[str, None], line: str) -> Branches:
         """The alternatives of a template; a bracket within is a tuple of alternatives itself."""

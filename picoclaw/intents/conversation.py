@@ -65,11 +65,10 @@ def find_topic(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) 
             found = re.findall(expression, told)
             if found and name not in call.arguments:
                 topic.setdefault(name, []).extend(int(one) if one.isdecimal() else one for one in found)
-    return {name: list(dict.fromkeys(map(_freeze, values))) for name, values in topic.items()}
-
-
-def _freeze(value: Any) -> Any:
-    return str(value) if isinstance(value, dict | list) else value
+    return {
+        name: list(dict.fromkeys(str(one) if isinstance(one, dict | list) else one for one in values))
+        for name, values in topic.items()
+    }
 
 
 def is_recent(turn: Sequence[Message], since: Message) -> bool:

@@ -222,11 +222,6 @@ class IntentMatcher:
         except (OSError, ValueError):
             return None
 
-    def list_features(self, text: str) -> set[str]:
-        """What the classifier of topics counts in a sentence."""
-        s = self._read(text)
-        return self._features.read(s) if s.words else set()
-
     def _read(self, text: str) -> Sentence:
         """A text with its errors mended, once for all who ask for it."""
         if (s := self._sentences.get(text)) is None:
@@ -742,7 +737,8 @@ class IntentMatcher:
         if is_order or is_quoted(s, begin) or self._mood(s, begin, begin) in moods:
             return None
         found = self._questions.read(s, begin, end)
-        if not found or (found.left and not found.is_named):
+        is_clear = found is not None and (found.intent != "sensor_read" or "quantity" in found.found)
+        if not found or (found.left and not (is_clear and found.is_named)):
             return None
         match = make_match(self.intents[found.intent], found.found, 1.0 - found.left * _LEFT_COST, "frame")
         return None if match.missing else match
@@ -791,14 +787,15 @@ class IntentMatcher:
             for fit in reader.fits(open_frames)
             if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
         ]
-        unknown = None
+        more = any(map(s.holds, map(self._book.values, ("more", "higher_word", "lower_word"))))
+        compares = more and s.holds(self._book.values("how_much"))  # "how many degrees warmer is it inside?"
+        is_of_now, unknown = not (compares or s.holds(self._book.values("past_verb"))), None
         for fit in sorted(fits, key=lambda fit: (*rank_fit(fit), bool(fit.intent.after)), reverse=True):
             if fit.left and best is not None:
                 break
             match = self._planned(self._make_match(fit.intent, s, fit.found), s)
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
-            reads_now = match is not None and match.tool == "sensor_read" and match.route == "frame"
-            if reads_now and s.longest(self._book.values("past_verb"), begins[-1]):
+            if match and match.tool == "sensor_read" and match.route == "frame" and not is_of_now:
                 continue  # "did it freeze at the weekend?" is not about now
             is_bare = match is not None and fit.intent.after != "" and match.missing not in {"", NEEDS_CLOCK}
             if match and (match.route == "unknown" or is_bare):  # an "it" of nothing: another reading may need none
@@ -936,9 +933,8 @@ class IntentMatcher:
                     continue
                 if intent.after and not _is_after(intent, s):
                     continue
-                if (not whole or (intent.tool and not self._has_text_slot(intent))) and (
-                    fit := walk.fit(template.edges, i, {})
-                ):
+                fit = walk.fit(template.edges, i, {})
+                if fit and (not whole or (intent.tool and fit[0] >= len(s.words) - i)):
                     match = self._planned(self._make_match(intent, s, fit[1]), s)
                     score = fit[0] + ("request" in fit[1]) + bool(intent.after)
                     if match:  # "delete the one with the fan" is of what was listed last
@@ -960,6 +956,8 @@ class IntentMatcher:
             return None  # "change that to the red pot" leaves open what is in it
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
             return None  # "how long left on the pump?"
+        if match.arguments.get("compare") == match.arguments.get("when", ""):
+            return None  # "was it colder last night than the night before?", of which only the nights were read
         if "request" not in match.arguments:
             if match.tool == "memory_store" and self._is_of_reminders(str(match.arguments.get("text"))):
                 return None

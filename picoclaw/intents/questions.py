@@ -32,8 +32,8 @@ _CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
 _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _PART_NAMES = """
-    both_word past beyond spot figure hottest coldest more noun quantity trend_word chart_word than_word compare_word when_word
-    how_long_word how_often how_much fahrenheit higher_word lower_word frost_word now_word there everything getting
+    both_word past beyond spot figure hottest coldest more frost_word noun quantity trend_word chart_word than_word compare_word when_word
+    how_long_word how_often how_much fahrenheit higher_word lower_word now_word there everything getting
     past_verb own_output no_measurement value lasts earlier_step add_word per_word stay_word
 """
 _PARTS = _PART_NAMES.split()
@@ -59,6 +59,7 @@ _IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
 _NOW = frozenset({"now", "all"})
 """Topics that no time belongs to; what is said of one is beside them."""
 _OF_TWO = frozenset({"compare", "comparetime", "more"})
+_COMPARING = frozenset({"than_word", "compare_word", "more", "higher_word", "lower_word"})
 _FIGURES = frozenset({"low", "high", "mean"})
 
 
@@ -135,12 +136,14 @@ class QuestionReader:
         None where a number, or what may be a time, says something that is in no part.
         """
         parts.topic = topic
+        if topic in _NOW and parts.has("how_much") and parts.has("more", "higher_word", "lower_word"):
+            return None  # "how many degrees warmer is it inside?" than where
         if topic != "trend":
             parts.values.pop("getting", None)  # "am I going to sweat?"
         for part in () if topic in _OF_TWO | {"trend"} else ("how_much", "than_word"):
             parts.values.pop(part, None)  # "how cold did it get" compares with nothing
         if topic in _NOW and (parts.has("now_word") or not parts.has("past")):
-            for part in ("past", "past_verb", "lasts"):
+            for part in ("past", "lasts", *(("past_verb",) if parts.has("now_word") else ())):
                 parts.values.pop(part, None)
         length = str(parts.first("lasts"))
         if length and topic in {*_FIGURES, "past", "trend", "chart"} and not parts.has("past"):
@@ -315,11 +318,11 @@ class QuestionReader:
             times = [*times, earlier]
         if len(times) > (2 if apart or before or parts.topic in _OF_TWO else 1):
             return None
-        whens = [str(one) for one in s.topic.get("_whens", ())]
+        whens, known = ([str(one) for one in s.topic.get(name, ())] for name in ("_whens", "_sensors"))
         if parts.has("both_word") and before and not times and not sensors and len(whens) > 1:
             times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
         elif parts.has("both_word") and not sensors:
-            sensors = [str(one) for one in s.topic.get("_sensors", ())][-2:]
+            sensors = known[-2:]
         elif before and not sensors and (parts.has("chart_word") or (times and before.get("chart"))):
             sensors = [str(one) for one in s.topic.get("sensor", ())]  # "show me that as a chart"
         if parts.has("add_word") and before.get("sensor") and sensors:
@@ -328,7 +331,9 @@ class QuestionReader:
         if before.get("chart") and begins_now and parts.has("noun", "quantity"):
             parts.values.pop("now_word", None)  # "now the pressure": the next chart
         when = times[0] if times else "" if parts.has("now_word") else str(before.get("when", ""))
-        figure = parts.first("figure") or ("high" if parts.has("hottest") else "low" if parts.has("coldest") else "")
+        is_then = when or sensors or parts.topic or parts.has("past_verb", "when_word", "noun")
+        extreme = "high" if parts.has("hottest") else "low" if parts.has("coldest") else ""
+        figure = parts.first("figure") or (extreme if is_then else "")  # "which is the warmest?": of the places now
         ends = [figure for figure, part in (("high", "hottest"), ("low", "coldest")) if parts.has(part)]
         is_several = len({*parts.values.get("figure", ()), *ends}) > 1
         figure = "" if is_several else figure  # "min and max": one answer has all
@@ -343,23 +348,27 @@ class QuestionReader:
         if (parts.has("chart_word") or before.get("chart")) and len(sensors) > 1:
             found["sensor"], found[""] = sensors[0], {"_more": [{"sensor": one} for one in sensors[1:]]}
             return ask("history_chart", when=when)
-        is_which = parts.has("more") or (
-            parts.has("both_word")
-            and parts.has("hottest", "coldest")
-            and before.get("_tool") == "sensor_read"
-            and not times
-        )  # "which of the two is warmer", where a language has one word for that and for warmest
         if sensors and before.get("compare") and not times and not parts.values.keys() - {"spot", "noun", "quantity"}:
             return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
-        goes_on = before.get("_other") and times and not sensors and not parts.has("figure", "noun", "quantity")
-        units = self._book.words["units"]
-        is_day = any(units.get(word) == _DAY_S for word in s.words) and before.get("_tool") == "sensor_history"
-        is_day &= parts.has("when_word") and parts.has("more", "hottest", "coldest") and not (times or sensors)
-        is_day &= len(whens) > 1  # "on which day was it warmest?" behind two charts compares no places
-        if goes_on or is_day or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
-            compared = self._compare(parts, sensors, times, before, s, ask)
+        pair = [str(before.get("when", "today")), *times] if times else whens[-2:]
+        goes_on = "_other" in before and (times or figure == "mean") and not (sensors or parts.has("noun", "quantity"))
+        is_day = parts.has("when_word") and any(self._book.words["units"].get(word) == _DAY_S for word in s.words)
+        is_which = not times and bool(before) and (is_day or (parts.has("past_verb") and not parts.has("when_word")))
+        is_which = is_which and not sensors and parts.has("more", "hottest", "coldest")
+        compares = parts.has("compare_word") and len({*known}) < 2 and not times
+        if is_which and not is_day and len(known) > 1 and parts.has("more"):
+            sensors = known[-2:]  # "and outside?" - "which was warmer?"
+        elif before and len(pair) == 2 and not (sensors or parts.has("now_word", "getting")):
+            is_of_both = is_which or parts.has("how_much", "compare_word", "than_word")  # and no means are compared
+            if before.get("_figure") in {"low", "high"} and is_of_both and not is_day and not is_moment(pair[1]):
+                return ask("history", when=pair[0], _figure=before["_figure"], **{"": {"_more": [{"when": pair[1]}]}})
+            if before["_tool"] == "sensor_history" and (compares or (is_which and (is_day or parts.has("more")))):
+                return ask("history_compare", when=pair[0], compare=pair[1])
+        is_which = parts.has("more") or (parts.has("hottest", "coldest") and before.get("_tool") == "sensor_read")
+        if goes_on or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
+            compared = self._compare(parts, sensors, times, before, known, ask)
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one
-            if compared or is_bare or parts.has("than_word", "compare_word") or len(sensors) > 1:
+            if compared or is_bare or parts.has(*_COMPARING) or len(sensors) > 1:
                 return compared
         others = ("chart_word", "trend_word", "now_word")
         times_told = before.get("_tool") == "sensor_excursions" and not parts.has(*others)
@@ -390,6 +399,8 @@ class QuestionReader:
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
         is_one = any(is_moment(time) for time in times)  # "at 6:00" has no lowest
+        if parts.has("when_word") and not (figure or is_several or is_one or before):
+            return None  # "when did it get dark?": at which value is not said
         figure = figure or ("" if is_several or is_one or parts.has("now_word") else str(before.get("_figure", "")))
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
         if (figure or is_several) and not found.get("quantity"):
@@ -433,21 +444,14 @@ class QuestionReader:
         sensors: Sequence[str],
         times: Sequence[str],
         before: Mapping[str, Any],
-        s: Sentence,
+        known: Sequence[str],
         ask: Callable[..., SensorQuestion],
     ) -> SensorQuestion | None:
         """Two places now or in some time, or two times."""
-        known = [str(one) for one in s.topic.get("_sensors", ())]
         if len(sensors) == 1 and before.get("sensor") not in {None, sensors[0]} and not times:
             sensors = [str(before["sensor"]), *sensors]
         if not sensors and not times and len(known) > 1:
             sensors = known[-2:]
-        whens = [str(one) for one in s.topic.get("_whens", ())]
-        is_compared = parts.has("compare_word", "when_word")  # "which day was drier?"
-        if is_compared and not sensors and not times and len(whens) > 1 and len(set(known)) < 2:
-            if before.get("_figure") in {"low", "high"} and not parts.has("when_word"):
-                return None  # of two lowest values, and not of the means
-            return ask("history_compare", when=whens[-2], compare=whens[-1])
         if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
             sensors = [str(before["sensor"]), str(before["_other"])]
         if not sensors and not times and before.get("compare"):
@@ -460,12 +464,15 @@ class QuestionReader:
             is_same = times[0] == times[1]  # "this weekend and last weekend"
             when = "last 20 minutes" if times[0] == "today" and is_moment(times[1]) else times[0]
             return None if is_same else ask("history_compare", when=when, compare=times[1])
-        if times and before and parts.has("higher_word", "lower_word") and not parts.has("more", "than_past"):
+        is_end = parts.has("higher_word", "lower_word") and not parts.has("more", "than_past", "compare_word")
+        if times and before and is_end:
             return ask("history", when=times[0], _figure="high" if parts.has("higher_word") else "low")
         if times:
             then = times[0].removeprefix("since ")
             then = f"at {then}" if _CLOCK.fullmatch(then) else then
-            is_now = is_moment(then) or then != times[0] or parts.has("now_word")
+            is_now = is_moment(then) or then != times[0] or parts.has("now_word") or then[:5] == "this "
+            if not is_now and parts.has("how_much") and parts.values.keys().isdisjoint(_COMPARING):
+                return None  # "how much did it rise in the last hour?" compares nothing with that hour
             earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
             when = "last 20 minutes" if is_now else earlier or "today"
             return ask("history_compare", when=when, compare=then) if then != when else None
@@ -523,7 +530,8 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     days = [time for time in times if time in _DAYS or time.endswith((" night", " days ago")) or _DATE.fullmatch(time)]
     parts = [time.removeprefix("this ") for time in times if time in _PARTS_OF_DAY]
     if len(clocks) + len(parts) == len(days) == 1 and len(times) == 2:
-        return [_put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
+        is_today = days[0] == "today" and not clocks
+        return [f"this {parts[0]}" if is_today else _put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
     in_part = [found for time in times if (found := _IN_PART.fullmatch(time))]
     if len(in_part) == len(clocks) == 1 and len(times) == 2 and clocks[0].startswith("at "):
         day, part = in_part[0].groups()

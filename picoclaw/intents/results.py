@@ -149,8 +149,7 @@ def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
             return "same"
         sense = match.said.get("_sense")
         return ("yes" if (more[0] == "-") == (sense == "less") else "no") if sense else "compare"
-    is_moment = _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))) and "_figure" not in match.said
-    if is_moment and row.get("mean"):
+    if row.get("mean") and _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))):
         return "moment"
     return str(match.said.get("_figure", "")) or next((name[1:] for name in match.said if name[1:] in row), "")
 

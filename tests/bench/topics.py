@@ -120,6 +120,12 @@ UNSERVED = frozenset(
 )
 
 
+def list_features(matcher: IntentMatcher, text: str) -> set[str]:
+    """What the classifier of topics counts in a sentence."""
+    s = matcher._read(text)
+    return matcher._features.read(s) if s.words else set()
+
+
 def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
     """What comes of a sentence, and the topics that were answered."""
     message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
@@ -165,7 +171,7 @@ def judge_files(files: Sequence[Path]) -> None:
         for topic, text in rows:
             verdict, told = judge(provider, topic, text)
             verdicts[topic][verdict] += 1
-            share, found = matcher._classifier.score(matcher.list_features(text))[0]
+            share, found = matcher._classifier.score(list_features(matcher, text))[0]
             tenths[min(9, int(share * 10))].append(found == topic)
             print(f"{verdict:8} {topic:18} {told:28} {found} {share:.2f} | {text}")
         for topic, counts in verdicts.items():
@@ -231,7 +237,7 @@ class Rows:
         for source, topic, line in list_lines(language):
             texts = spell_out(line, chance)
             for text in texts:
-                bags = [matcher.list_features(text), nameless.list_features(text)]
+                bags = [list_features(matcher, text), list_features(nameless, text)]
                 weight = (1.0 if source[-1:].isdigit() else 0.4 * len(texts) ** -0.5) / (1 if bags[0] == bags[1] else 2)
                 self.rows += [(topic, text, weight, bag, source) for bag in bags[: 1 if bags[0] == bags[1] else 2]]
 
