@@ -77,6 +77,9 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
     plain_text = _CURRENCY.sub(lambda found: f"{found[2] or ''} {found[1] or found[3]}", text)
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", plain_text), words)
+    behind = [i for i in range(2, len(s.words)) if s.words[i - 1] in words["splits"]]
+    if any(s.words[i] in words["acts"] or s.longest(words["questions"], i) for i in behind):
+        return None  # "take 10 from 55 and double it", "... and how warm is it": it says more than a sum
     tokens, is_whole = _read_tokens(s, words)
     paid = [token for token, behind in pairwise(tokens) if behind == _MONEY]
     tokens = [token for token in tokens if token != _MONEY]
@@ -140,8 +143,12 @@ def _read_tokens(s: Sentence, words: WordTables) -> tuple[list[Token], bool]:
             found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
             i += 1
         elif number := _read_number(s, i, words):
-            found.append(number[0])
-            i = number[1]
+            (kind, value), i = number
+            is_hour = (
+                kind == "number" and i < len(s.words) and s.words[i] in words["oclock"].keys() - words["factors"].keys()
+            )
+            found.append(("clock", int(value * 60)) if is_hour else (kind, value))
+            i += is_hour
         elif (glued := _GLUED.fullmatch(s.words[i])) and glued[2] in words["factors"]:  # "68f"
             found += [("number", float(glued[1].replace(",", "."))), ("unit", words["factors"][glued[2]])]
             i += 1
@@ -337,11 +344,8 @@ def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is
         inner = units[1] if len(units) == 3 and kinds[3:4] == ["unit"] else {_FOOT: _INCH}.get(units[0], "")
         if inner and units[0] != inner and inner.split()[0] == units[0].split()[0]:  # "5 feet 10"
             ratio = float(inner.split()[1]) / float(units[0].split()[1])
-            numbers, units, kinds = (
-                [numbers[0] + numbers[1] * ratio],
-                [units[0], units[-1]],
-                ["number", "unit", "in", "unit"],
-            )
+            numbers, units = [numbers[0] + numbers[1] * ratio], [units[0], units[-1]]
+            kinds = ["number", "unit", "in", "unit"]
     if not {"percent", "clock", "-", "*", "/", "+"}.isdisjoint(kinds) or len(numbers) > 1 or (numbers and "&" in kinds):
         return None
     at = {kind: n for n, kind in reversed([*enumerate(kinds)])}
@@ -500,6 +504,8 @@ def _read_days(
             weekdays, said, i = [*weekdays, name], said | {*day[0].split()} - {name}, day[1]
         elif day:
             lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
+        elif s.words[i][0].isdigit():
+            return [], [], set()  # of something else
         else:
             beside = ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
             is_beside = any(s.longest(words[name], i) for name in beside)
@@ -522,12 +528,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     days, weekdays, said = _read_days(s, book.words, book.times, now)
     trusts = book.find_topic(text) == "calendar"
     is_question = s.asks or not book.words["questions"].keys().isdisjoint(s.words[:1])
-    asks = (
-        said & {"count", "weeks", "what", "number", "weekend", "weekday"}
-        or ("long" in said and (days or last))
-        or (days and weekdays and is_question)
-    )
-    if not trusts and not asks:
+    asks = said & {"count", "weeks", "what", "number", "weekend", "weekday"} or ("long" in said and (days or last))
+    if not (trusts or asks or (days and weekdays and is_question)):
         return None
     if "number" in said:
         year, week, _ = (days[0] if days else today).isocalendar()
@@ -549,12 +551,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
         first, other = days
         if first > other:
             first = first.replace(year=first.year - 1, day=min(first.day, 28 if first.month == 2 else 31))
-        fields = {
-            "days": _name_length((other - first).days, say, weeks="weeks" in said),
-            "first": first,
-            "other": other,
-        }
-        return Sum(fill_fields(say["between_dates"], fields))
+        length = _name_length((other - first).days, say, weeks="weeks" in said)
+        return Sum(fill_fields(say["between_dates"], {"days": length, "first": first, "other": other}))
     (day,) = days
     if "what" in said and len(weekdays) == 1 and day > today and (day - today).days % 7 == 0:  # "monday in two weeks"
         day, asked = day + timedelta(days=(WEEKDAYS.index(weekdays[0]) - day.weekday()) % 7), []
