@@ -22,7 +22,7 @@ from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 NAME_WORD = pattern(r"[^\W\d_]+")
 _ALL = "**"
 """Names all that are in the list."""
-_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= / - |$)", re.MULTILINE)
+_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= [/…] - |$)", re.MULTILINE)
 """A note in what a search of them has found."""
 _AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
 """What of a row is another one a minute later, and what parts its number from it."""

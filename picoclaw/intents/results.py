@@ -137,7 +137,7 @@ class ResultWording:
 def _name_notes(text: str) -> str:
     """Name notes by their day and time, as people do."""
     text = _NOTE_PLACE.sub(lambda found: found[1] or found[5] or "-".join(found.group(2, 3, 4)), text)
-    return _NOTE_CHAT.sub(r"\1\2", text).replace(" / - ", " / ")
+    return _NOTE_CHAT.sub(r"\1\2", text).replace(" … - ", " / ").replace(" / - ", " / ")
 
 
 def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:

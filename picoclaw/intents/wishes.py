@@ -365,6 +365,9 @@ class WishMatcher(IntentMatcher):
             if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
             second = parts[1][1] if len(parts) > 1 else None
+            if len(parts) > 1 and self._after(self._read(parts[1][0]), self._book.values("remind_verb"), 0):
+                other = second if second and second.intent != whole.intent else None
+                return [parts[0], (parts[1][0], other), *parts[2:]]  # "note that they came in, and remind me in March"
             if second and self.moves(second) and second.intent != whole.intent:
                 return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
         note, mark, tail = text.rpartition(". ")
@@ -740,11 +743,12 @@ class WishMatcher(IntentMatcher):
                 return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
             if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
                 return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
-        for begin in range(min(end, 2), 0, -1) if timed else ():
+        lead = self._core(s)[0][-1] if timed else 2  # "could you remind me at 6 ..."
+        for begin in range(min(end, lead + 2), lead, -1) if timed else ():
             more = self._split(f"{s.text(0, begin)} {tail}", offered, {}, NO_CALL, timed=first.intent)
             if more and all(is_complete(match) for _, match in more):
                 return more  # "and at 9 of the post, and at 10 of the bank"
-        same = self._continue_alike(s, end, tail, first, offered, 2 if timed else 4)
+        same = self._continue_alike(s, end, tail, first, offered, lead + 2)
         is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
         is_long = is_in or first.intent == "cron_timer"
         if same and (not timed or is_long or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
