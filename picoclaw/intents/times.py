@@ -344,7 +344,7 @@ class TimeReader:
     def names_a_time(self, near: Sequence[str]) -> bool:
         """Whether the words begin with a time of day: "at 8"."""
         piece = self._moment.match(" ".join(near)) if self._may_begin(near) else None
-        hour = piece and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"])))
+        hour = piece and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"] or piece["oclock"])))
         return hour is not None
 
     def count_part(self, near: Sequence[str]) -> int:
