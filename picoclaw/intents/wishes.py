@@ -108,7 +108,7 @@ class WishMatcher(IntentMatcher):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
         text = self._put_days_first(text, offered) if "," in text else text
-        text = self._drop_reason(text, offered, topic, last) if last.name else text
+        text = self._drop_reason(text, offered, topic, last) if "," in text else text
         text = self._drop_cause(text, offered, topic, last)
         parts = self._match_all(text, offered, topic, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
@@ -273,13 +273,15 @@ class WishMatcher(IntentMatcher):
         return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
     def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
-        """A text up to a comma behind which it only says why, where it goes on with an order."""
+        """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
-            tells = self._gives_reason(text[comma.end() :], is_told=True)
+            rest = text[comma.end() :]
+            is_name = self._is_name(rest) and not is_complete(self.match(text, offered, topic, last))
+            tells = is_name or (last.name and self._gives_reason(rest, is_told=True))
             match = self.match(text[: comma.start()], offered, topic, last) if tells else None
             if is_whole(match) and match.score == 1.0:
                 intent = self.intents[match.intent]
-                if intent.kind and (intent.after or match.arguments.get("action") in ENDS):
+                if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
         return text
 
@@ -310,6 +312,11 @@ class WishMatcher(IntentMatcher):
             if pauses or not days or max(days) >= begin:
                 return rest
         return text
+
+    def _is_name(self, text: str) -> bool:
+        """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
+        word = text.strip(" .!?")
+        return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
