@@ -264,8 +264,7 @@ class IntentMatcher:
     ) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
-        `offered` are the tools there are; without it, nothing that acts is understood. `topic` and `last` are what the
-        last turn was about, and its call.
+        `offered`: the tools there are (without, nothing acts); `topic`, `last`: what the last turn was about, and its call.
         """
         s = copy(self._read(text))  # both share what is read without what was said before
         s.topic, s.last, s.said_before, s.readings_of_talk = topic, last, self.said_before, {}

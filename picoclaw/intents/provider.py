@@ -464,8 +464,9 @@ class IntentProvider:
                     told = self._matcher.match_all(asked, offered, topic, last)
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
-            said = self._matcher.put_for_it(asked, text)
-            parts = self._matcher.match_all(said, offered) if said else []
+            said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
+            is_talk = own is not None and not own.tool and bool(own.answer)  # "thanks"
+            parts = self._matcher.match_all(said, offered) if said and not is_talk else []
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
