@@ -965,6 +965,7 @@ class IntentMatcher:
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())
+        is_past |= s.holds(self._book.values("of_night"))
         if is_past or self._says_if(Sentence(request, self.words)):
             return None  # "of the last 24 hours" and "when it was on" are no times at which to tell
         wanted = self.match(request)
@@ -1154,7 +1155,7 @@ class IntentMatcher:
         asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
         if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
             return "acts"
-        if not asks and s.words[begin] in words["tells"] and not self._verbs.isdisjoint(s.words[begin:]):
+        if not asks and s.words[begin] in words["tells"] and not self._verbs.isdisjoint(s.words[begin + 1 :]):
             return "tells"
         if s.holds(words["general"]):
             return "general"
