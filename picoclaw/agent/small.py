@@ -486,9 +486,8 @@ class SmallProvider:
                 return {}  # something else is wanted, too
         way = "off" if says("off", rest) else "on"
         does = f"turn {way} the {outputs[0]}{f' for {lasts[0]}' if lasts else ''}" if outputs else "tell me"
-        number = (
-            found["limit"] if any(map(str.isdigit, found["limit"])) else f"{sum(list_number_words(found['limit'])):g}"
-        )
+        has_digit = any(map(str.isdigit, found["limit"]))
+        number = found["limit"] if has_digit else f"{sum(list_number_words(found['limit'])):g}"
         limit = f"{'below' if says('below', found['how']) else 'above'} {number}"
         match = self._matcher.match(f"when the {(named or ['temperature'])[0]} is {limit}, {does}", {"rule"})
         if not match or match.tool != "rule" or match.missing:

@@ -188,9 +188,8 @@ def change_calendar(calendar: str, clock: str = "", only: str = "", without: str
         return ""
     days, at = found[1], clock or found[2]
     if only or without:
-        named = _DAY_NUMBERS.get(days) or ",".join(
-            str(CRON_WEEKDAYS.index(day)) for day in re.findall(r"\w+", days) if day in WEEKDAYS
-        )
+        numbers = (str(CRON_WEEKDAYS.index(day)) for day in re.findall(r"\w+", days) if day in WEEKDAYS)
+        named = _DAY_NUMBERS.get(days) or ",".join(numbers)
         kept = list_day_numbers(named) if named and (is_more or without) else set()
         days = _name_days(list_day_numbers(only) | kept if only else kept - list_day_numbers(without))
     return f"every {days} at {at}" if days else ""

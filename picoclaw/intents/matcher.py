@@ -1191,7 +1191,7 @@ class IntentMatcher:
         follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and s.words[i] not in self._book.keys)
-        if follows and slot.kind != "label":  # the name of a list may be any word
+        if follows:
             yield from islice(self._reader.read(slot, s, i), 1)
 
     def _follow(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:

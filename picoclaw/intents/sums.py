@@ -420,9 +420,8 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
         year = years[0] if years else index // 12
         month = index % 12 + 1 if by_month else 0 if moved else MONTHS.index(names[0]) + 1
         try:
-            day = (
-                _compute_easter(year) + timedelta(days=int(moved[1] or 0)) if moved else date(year, month, int(number))
-            )
+            day = _compute_easter(year) if moved else date(year, month, int(number))
+            day += timedelta(days=int(moved[1] or 0) if moved else 0)
         except ValueError:
             continue
         if years or (day <= today if is_past else day >= today):

@@ -162,9 +162,8 @@ class TimeReader:
     @cached_property
     def _ahead(self) -> re.Pattern[str]:
         """A number of days or weeks from now."""
-        days = _make_alternatives(
-            {one: 1 for one, size in self._words["units"].items() if size in {_DAY_S, 7 * _DAY_S}}
-        )
+        units = {one: 1 for one, size in self._words["units"].items() if size in {_DAY_S, 7 * _DAY_S}}
+        days = _make_alternatives(units)
         return pattern(rf"(?:{self._any_of['within']}) (?:\d{{1,3}}|{self._any_of['whole']}) (?:{days})(?= |$)")
 
     @cached_property
