@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import chain, count, islice
+from itertools import chain, count, islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -685,8 +685,10 @@ class IntentMatcher:
             if count and not (is_of_output and self.times.count_part(near[1:]) == count - 1):
                 found += range(i, i + count)
         row = Sentence(" ".join(s.words[i] for i in found), self.words)
-        named = [self.times.names_a_time(row.words[i:]) and ":" not in row.words[i] for i in range(len(row.words))]
-        clocks = max(sum(named), sum(":" in word for word in row.words))  # "at 06:30" is one
+        hours = (self.times.names_a_time(row.words[i:]) and ":" not in word for i, word in enumerate(row.words))
+        clocks = max(
+            sum(b > a for a, b in pairwise([False, *hours])), sum(":" in word for word in row.words)
+        )  # "at 06:30"
         if not {*found} <= {*left} or clocks > 1:
             return []
         return found if any(end == len(row.words) for _, end in self._reader.read(slot, row, 0)) else []
