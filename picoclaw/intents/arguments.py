@@ -420,7 +420,8 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_length = is_timed and not draft.s.holds(draft.book.words["within"])
     if is_length and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
-    names_hour = any(draft.reader.times.names_a_time(draft.s.words[i:]) for i in range(len(draft.s.words)))
+    near = (draft.s.words[i:] for i in range(len(draft.s.words)))
+    names_hour = any(draft.reader.times.names_a_time(one, halves=True) for one in near)
     adds = draft.intent.name == "cron_correct" and draft.adds_more and "_shift" not in draft.given
     if adds and (names_hour or "at" in (draft.found.get("when") or ())):
         return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"

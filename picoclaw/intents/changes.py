@@ -27,10 +27,7 @@ _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day":
 def keep_half_day(
     when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_bare: bool = False, is_other: bool = False
 ) -> dict[str, Any]:
-    """Return `when`, in the half of the day of the time before where none was said: "make it seven" of 18:30 is 19:00.
-
-    `result` told when the last job comes. `is_bare`: it was said as "9:30". `is_other`: "make it 8" of 20:00 is 8:00.
-    """
+    """Return `when`, in the half of the day of the time before (`result`); `is_other`: "make it 8" of 20:00 is 8:00."""
     told = str(when.get("at", ""))
     clock, before = _CLOCK.search(told), find_clock(last, result)
     if not clock or not (told.endswith(OCLOCK) or (is_bare and told == clock[0])) or before is None:

@@ -340,10 +340,11 @@ class TimeReader:
         piece = self._moment.fullmatch(" ".join(words))
         return piece is not None and (piece["day"] or (piece["part"] and not piece["hour"])) is not None
 
-    def names_a_time(self, near: Sequence[str]) -> bool:
-        """Whether the words begin with a time of day: "at 8"."""
+    def names_a_time(self, near: Sequence[str], *, halves: bool = False) -> bool:
+        """Whether the words begin with a time of day: "at 8", with `halves` also "10 am"."""
         piece = self._moment.match(" ".join(near)) if self._may_begin(near) else None
-        hour = piece and (piece["fixed"] or (piece["hour"] and (piece["at"] or piece["minute"] or piece["oclock"])))
+        said = piece and (piece["at"] or piece["minute"] or (piece["oclock"] if halves else None))
+        hour = piece and (piece["fixed"] or (piece["hour"] and said))
         return hour is not None
 
     def count_part(self, near: Sequence[str]) -> int:
