@@ -117,6 +117,15 @@ def test_a_rule_that_waits_for_its_yes_is_listed_as_it_was_shown_last(tmp_path):
     assert "is above 80 %" in listed
 
 
+def test_a_quantity_that_the_place_before_has_not_is_told_of_another(tmp_path):
+    """Where the place is named, it is said that it has none."""
+    strangers.make_home(tmp_path)
+    said = ("how humid is it outside", "and is the pressure rising or falling", "what is the pressure outside")
+    _, told, named = (reply for _, reply in strangers.hold(tmp_path, [{"say": text, "talk": "1"} for text in said]))
+    assert told.startswith("greenhouse pressure in the last 3 hours: rising")
+    assert named.startswith("No sensor here measures the pressure of 'outside'")
+
+
 SAID = [
     (
         "how chilly did it get in the greenhouse overnight would you say",

@@ -366,6 +366,13 @@ def _compare_now(draft: Draft) -> None:
         draft.found["when"] = "last 20 minutes"
 
 
+def _keep_hour(draft: Draft) -> None:
+    if draft.found["when"] == "this time yesterday":
+        from picoclaw.intents.questions import keep_hour
+
+        draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
+
+
 def _step_back(draft: Draft) -> None:
     """ "And the day before?" """
     from picoclaw.intents.questions import step_time
@@ -757,6 +764,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("keep_series", _keep_series),
         ("compare_now", _compare_now),
         ("_earlier", _step_back),
+        ("when", _keep_hour),
         ("", _find_named),
         ("compare _other", _find_sense),
         ("it_limit it_place", _read_of_it),

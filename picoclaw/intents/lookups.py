@@ -110,8 +110,11 @@ class Lookup:
         if result.startswith(_NO_SENSOR) and call.name == "sensor_read" and sensor and "fleet_read" in offered:
             return "fleet_read", {"board": sensor, "sensor": quantity}
         if result.startswith((_NOT_KEPT, _NOT_MEASURED)) and call.name in {"sensor_read", "sensor_history"}:
-            if sensor not in sensors or not quantity or self._matcher.names_quantity(text, quantity):
-                return None  # the quantity was not taken from the question before
+            if sensor not in sensors or not quantity:
+                return None
+            if self._matcher.names_quantity(text, quantity):  # of the place before, which has none
+                rest = {key: value for key, value in given.items() if key != "sensor"}
+                return None if self._matcher.list_named(text, "sensor") else (call.name, rest)
             usual = self._matcher.words["usual"].get(sensor, "")
             rest = {key: value for key, value in given.items() if key != "quantity"}
             return call.name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})

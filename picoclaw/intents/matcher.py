@@ -238,9 +238,12 @@ class IntentMatcher:
             s.shares[:] = self._classifier.score(self._features.read(s))
         return s.shares
 
+    def list_named(self, text: str, kind: str) -> list[str]:
+        """The outputs, or the sensors, that a text names."""
+        return [*dict.fromkeys(name for what, name in self._read(text).list_values(self._names) if what == kind)]
+
     def list_outputs(self, text: str) -> list[str]:
-        """The outputs that a text names."""
-        return [*dict.fromkeys(name for kind, name in self._read(text).list_values(self._names) if kind == "output")]
+        return self.list_named(text, "output")
 
     def learn_names(self, names: Mapping[str, str]) -> None:
         """Take the names that the owner has given, each with "sensor" or "output", in place of the former ones."""
