@@ -184,9 +184,9 @@ class Draft:
                 kept[name] = usual.get(str(found["sensor"]), value) if is_usual else value  # of the tank distance
             elif name in self.last:
                 kept[name] = self.last[name]
-            elif name in s.topic and name == keep:
+            elif name in s.referents and name == keep:
                 is_plural = name == "rule" and self.intent.tool and self.holds("plural_word")  # "pause them"
-                named = s.topic.get("rules", s.topic[name]) if is_plural else s.topic[name]
+                named = s.referents.get("rules", s.referents[name]) if is_plural else s.referents[name]
                 kept[name] = named[0] if len(named) == 1 else list(named)
         return kept
 
@@ -226,12 +226,12 @@ class Draft:
     @property
     def passed(self) -> float:
         """Seconds since what was said last was said."""
-        return float(sum(self.s.topic.get("_passed", ())))
+        return float(sum(self.s.referents.get("_passed", ())))
 
     @property
     def result(self) -> str:
         """What the last call has told."""
-        return "".join(self.s.topic.get("_result", ()))
+        return "".join(self.s.referents.get("_result", ()))
 
 
 def _count_times(draft: Draft) -> None:
@@ -334,7 +334,7 @@ def _choose_minutes(draft: Draft) -> IntentMatch | None:
 
 def _keep_level(draft: Draft) -> None:
     """ "Leave it on": as it is."""
-    levels = draft.s.topic.get("level", ()) if draft.s.last.name == "output_history" else ()
+    levels = draft.s.referents.get("level", ()) if draft.s.last.name == "output_history" else ()
     if levels or "level" in draft.last:
         draft.found["level"] = draft.last.get("level", *levels)
 
@@ -449,7 +449,7 @@ def _move(draft: Draft) -> IntentMatch | None:
         return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
     if not isinstance(when, dict):
         return None
-    is_of_both = "at_seconds" in when and "at_seconds" in draft.last and bool(draft.s.topic.get("name"))
+    is_of_both = "at_seconds" in when and "at_seconds" in draft.last and bool(draft.s.referents.get("name"))
     if is_of_both and not find_bare_amount(draft.s, draft.found, words):
         return draft.unknown  # "a quarter of an hour will do", of an output and a reminder
     is_replaced = draft.holds("switch", "move_verb", "instead", "correction", "better_word", "from_word")
@@ -651,7 +651,7 @@ def _find_listed(draft: Draft) -> None:
         draft.found["_item"] = note or []
         return
     items = [one["item"] for one in re.finditer(draft.book.tools["memory_search"]["row"], draft.result)]
-    items = items or [told for one in s.topic.get("text", ()) if (told := str(one).partition(": ")[2])]
+    items = items or [told for one in s.referents.get("text", ()) if (told := str(one).partition(": ")[2])]
     items = [", ".join(items)] if len(items) > 1 and not place and draft.holds("plural_word") else items
     if place:
         items = pick_place(items, place[0])
@@ -711,11 +711,11 @@ def _take_both(draft: Draft) -> IntentMatch | None:
     """ "Turn both off", "cancel both": a call for each."""
     name, values = "name", draft.found.get("name") if draft.intent.tool == "output" else None
     if "both_jobs" in draft.intent.steps:
-        name, values = "job", list(draft.s.topic.get("jobs", ()))
+        name, values = "job", list(draft.s.referents.get("jobs", ()))
     names = draft.s.list_values(draft.s.names) if values else ()
     if isinstance(values, str) and draft.holds("two_word") and not any(kind == "output" for kind, _ in names):
-        values = draft.s.topic.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
-        if not values and draft.found["name"] in draft.s.topic.get("name", ()):
+        values = draft.s.referents.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
+        if not values and draft.found["name"] in draft.s.referents.get("name", ()):
             return IntentMatch(draft.intent.name, "", {}, draft.book.say["what"], 1.0, "unknown")
     if not values or not isinstance(values, list) or not draft.holds("both_word"):
         return None

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
-from picoclaw.intents.sentence import fold_name
+from picoclaw.intents.sentence import Referents, fold_name
 from picoclaw.messages import Message, ToolCall
 from picoclaw.prompts import remove_hints
 from picoclaw.text import pattern
@@ -30,9 +29,6 @@ _TOKEN = pattern(r"\d\d?:\d\d|\d+(?:\.\d+)?|[^\W\d_]+")
 _NEAR = 0.6
 """The share of the best one's likeness that another one of a list needs to be meant as well."""
 
-Topic = dict[str, list[Any]]
-"""The values that each argument had in the last turn: one is what "it" means, several need a question."""
-
 
 def clean_text(text: str) -> str:
     """A user's words without the heads before them, and without characters that no word has."""
@@ -52,22 +48,22 @@ def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
     return [(call, results[call.id]) for call in calls]
 
 
-def find_topic(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) -> Topic:
+def find_referents(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str]]) -> Referents:
     """What the calls of a turn were about; `gives` has, by tool and argument, what finds its values in a result."""
-    topic: Topic = {}
+    referents: Referents = {}
     for call, result in list_calls(turn):
         if result.startswith("error: ") and (WAITING_FOR_APPROVAL not in result or call.name not in _NAMED_WHEN_SHOWN):
             continue
         told = result.rpartition(MEANING_PREFIX)[2]
         for name, value in call.arguments.items():
-            topic.setdefault(name, []).append(value)
+            referents.setdefault(name, []).append(value)
         for name, expression in gives.get(call.name, {}).items():
             found = re.findall(expression, told)
             if found and name not in call.arguments:
-                topic.setdefault(name, []).extend(int(one) if one.isdecimal() else one for one in found)
+                referents.setdefault(name, []).extend(int(one) if one.isdecimal() else one for one in found)
     return {
         name: list(dict.fromkeys(str(one) if isinstance(one, dict | list) else one for one in values))
-        for name, values in topic.items()
+        for name, values in referents.items()
     }
 
 

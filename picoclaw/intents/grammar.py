@@ -311,6 +311,10 @@ class IntentMatch(NamedTuple):
         return "" if self.missing in {NEEDS_CLOCK, NEEDS_LOOK_UP} else self.missing
 
 
+Wish = tuple[str, IntentMatch | None]
+"""A part of a text, and what it was understood as."""
+Offered = Collection[Any] | None
+"""The names of the tools that there are; without it, nothing that acts is understood."""
 WHOLE_ROUTES = frozenset({"template", "frame"})
 """Ways of understanding a sentence by all that is in it, and not by its topic."""
 

@@ -9,7 +9,7 @@ from picoclaw.errors import WAITING_FOR_APPROVAL
 from picoclaw.intents.arguments import change_days
 from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
 from picoclaw.intents.conversation import LOOK_UP, find_likest, is_alike, keep_days, keep_named
-from picoclaw.intents.grammar import IntentMatch, fill_fields, make_match
+from picoclaw.intents.grammar import IntentMatch, Wish, fill_fields, make_match
 from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import ANY_ONE, fold_name
@@ -49,7 +49,7 @@ class Lookup:
     ) -> None:
         self._matcher, self._wording, self._list_waiting, self._confirmed = matcher, wording, list_waiting, confirmed
 
-    def find_call(self, wishes: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any]) -> ToolCall | None:
+    def find_call(self, wishes: Sequence[Wish], offered: Collection[Any]) -> ToolCall | None:
         """The call that lists what one of the wishes names, where there is one."""
         for _, match in wishes:
             if not match or match.tool not in offered:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, count, islice, pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from picoclaw.files import find_shipped
@@ -31,6 +30,7 @@ from picoclaw.intents.grammar import (
     Grammar,
     Intent,
     IntentMatch,
+    Offered,
     Template,
     TemplateEdges,
     fill_fields,
@@ -38,10 +38,18 @@ from picoclaw.intents.grammar import (
     is_whole,
     make_match,
 )
-from picoclaw.intents.sentence import NO_CALL, Sentence, SentenceSlot, SlotReader, SlotReading, SlotValues, fold_name
+from picoclaw.intents.sentence import (
+    NO_TURN,
+    LastTurn,
+    Sentence,
+    SentenceSlot,
+    SlotReader,
+    SlotReading,
+    SlotValues,
+    fold_name,
+)
 from picoclaw.intents.spelling import SpellingCorrector, Vocabulary
 from picoclaw.intents.times import NO_HOUR, OCLOCK
-from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
 if TYPE_CHECKING:
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
     from picoclaw.intents.questions import QuestionReader
     from picoclaw.intents.topics import Features, TopicClassifier, Topics
 
-Topic = Mapping[str, Sequence[Any]]
 MAX_CLASSIFIED = 30
 _MAX_KEPT_TEXTS = 32  # that were read last; 20 KB each, and a message has some six
 _CLOCK = pattern(rf"\d\d:\d\d(?:{OCLOCK})?")
@@ -258,23 +265,17 @@ class IntentMatcher:
             phrases |= dict.fromkeys(said - phrases.keys(), (kind, name))
         self._declared, self._names = names, phrases
 
-    def match(
-        self,
-        text: str,
-        offered: Collection[Any] | None = None,
-        topic: Topic = MappingProxyType({}),
-        last: ToolCall = NO_CALL,
-    ) -> IntentMatch | None:
+    def match(self, text: str, offered: Offered = None, last: LastTurn = NO_TURN) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
-        `offered`: the tools there are (without, nothing acts); `topic`, `last`: what the last turn was about, and its call.
+        Without `offered`, nothing that acts is understood; `last` is what the text goes on with.
         """
         s = copy(self._read(text))  # both share what is read without what was said before
-        s.topic, s.last, s.said_before, s.readings_of_talk = topic, last, self.said_before, {}
+        (s.referents, s.last), s.said_before, s.readings_of_talk = last, self.said_before, {}
         if not s.words:
             return None
         if joined := self._join_day(s):
-            planned = self.match(joined, offered, topic, last)
+            planned = self.match(joined, offered, last)
             if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
                 return planned
         begins, ends, polite = self._core(s)
@@ -332,12 +333,12 @@ class IntentMatcher:
         begins: Sequence[int],
         ends: Sequence[int],
         polite: Mapping[int, int],
-        offered: Collection[Any] | None,
+        offered: Offered,
     ) -> IntentMatch | None:
         """What a sentence means by its words, before the classifier is asked."""
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
         fits = self._fits(s, walk, begins, offered)
-        for i in begins if not self._after(s, self.words["negations"], begins[-1]) else begins[-1:]:
+        for i in begins if not s.end_of(self.words["negations"], begins[-1]) else begins[-1:]:
             wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
             for match, score in self._fits(s, walk, [i], offered, kind="adds"):
                 missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
@@ -351,7 +352,7 @@ class IntentMatcher:
             fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
         if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
             later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
-            questions = [i for i in later if self._after(s, self.words["questions"], i)]
+            questions = [i for i in later if s.end_of(self.words["questions"], i)]
             fits = self._fits(s, walk, questions, offered, whole=True)
         best = max(fits, key=_rank)[0] if fits else None
         is_stop = best is not None and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values())
@@ -380,7 +381,7 @@ class IntentMatcher:
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
         is_bare = match.tool in READS
-        marks = ("than_word", "when_word")[: 1 + (len(s.topic.get("_whens", ())) > 1)]  # "which day was drier?"
+        marks = ("than_word", "when_word")[: 1 + (len(s.referents.get("_whens", ())) > 1)]  # "which day was drier?"
         compares = is_bare and any(s.holds(self._book.values(name)) for name in marks)
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
         is_bare = is_bare and (
@@ -395,7 +396,7 @@ class IntentMatcher:
         return s.last.name in READS and (is_bare or bool(intent.after and not intent.kind))
 
     def _judge(
-        self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
+        self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Offered
     ) -> IntentMatch | None:
         """Return `found`, or what another topic leads to where the classifier is sure that the sentence is about that."""
         if self._classifier is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
@@ -474,7 +475,7 @@ class IntentMatcher:
         return other or (None if told else found)
 
     def _match_topic(
-        self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Collection[Any] | None
+        self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Offered
     ) -> IntentMatch | None:
         """What a sentence about a topic means by what it names, at most proposed; `talk` is the share of no order."""
         if topic in self.topics.proposed:
@@ -595,8 +596,8 @@ class IntentMatcher:
     def is_all_of(self, text: str, *tables: str) -> bool:
         """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
         s, i, said = self._read(text), 0, ""
-        while names := [n for n in (*tables, "polite", "tail" if said else "lead") if self._after(s, self.words[n], i)]:
-            i, said = self._after(s, self.words[names[0]], i), said or names[0] * (names[0] in tables)
+        while names := [n for n in (*tables, "polite", "tail" if said else "lead") if s.end_of(self.words[n], i)]:
+            i, said = s.end_of(self.words[names[0]], i), said or names[0] * (names[0] in tables)
         return said != "" and i == len(s.words)
 
     def read_place(self, text: str) -> int:
@@ -752,7 +753,7 @@ class IntentMatcher:
         s: Sentence,
         begins: Sequence[int],
         ends: Sequence[int],
-        offered: Collection[Any] | None,
+        offered: Offered,
         best: IntentMatch | None,
     ) -> IntentMatch | None:
         """What a sentence means by the parts that it has, where no template says it; `best` is what one half says."""
@@ -808,9 +809,7 @@ class IntentMatcher:
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
         return unknown if best is None else None
 
-    def _may_be(
-        self, kind: str, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Collection[Any] | None
-    ) -> bool:
+    def _may_be(self, kind: str, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Offered) -> bool:
         """Whether a sentence of this form may be meant to read, to add or to act."""
         words, begin = self.words, begins[-1]
         if is_quoted(s, begin) or (self._is_negated(s, len(s.words) if kind else ends[-1]) and (kind or not s.asks)):
@@ -834,7 +833,7 @@ class IntentMatcher:
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
             return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
         for name in ("drop_verb", "stop_word", "wrong_one", "skip_word"):  # "forget it" as a whole is an order
-            if end_of := self._after(s, self._book.values(name), begin):
+            if end_of := s.end_of(self._book.values(name), begin):
                 begin = end_of
                 break
         polite = self.words["polite"]  # "if it is no trouble" is none
@@ -847,7 +846,7 @@ class IntentMatcher:
 
     def _ends_output(self, s: Sentence, i: int) -> bool:
         """Whether a verb at word `i` ends an output that is named behind it: "at ten stop the fan" negates nothing."""
-        then = self._after(s, self._book.values("off_verb"), i)
+        then = s.end_of(self._book.values("off_verb"), i)
         then += 0 < then < len(s.words) and s.words[then] in self.words["ignore"]
         return then > 0 and (s.longest(s.names, then) or (("",), 0))[0][0] == "output"
 
@@ -862,13 +861,13 @@ class IntentMatcher:
 
     def _after_no(self, s: Sentence, i: int) -> int:
         """Where a "no," or "no wait" ends that stands at word `i`; 0 where none does."""
-        if (end := self._after(s, self.words["waits"], i)) and end < len(s.words):
+        if (end := s.end_of(self.words["waits"], i)) and end < len(s.words):
             return end
-        end = self._after(s, self.words["declines"], i)  # "forget it, cancel that one"
+        end = s.end_of(self.words["declines"], i)  # "forget it, cancel that one"
         is_plain = end == i + 1 < len(s.words) - 1 and not s.longest(self.words["negations"], i)
         verb = stem_word(s.words[end]) if is_plain else ""
         is_apart = verb in self._acts and s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
-        is_apart |= s.after_comma(end) or (end == i + 1 and self._after(s, self.words["declines"], end) == end + 1)
+        is_apart |= s.after_comma(end) or (end == i + 1 and s.end_of(self.words["declines"], end) == end + 1)
         is_short = len(s.words) <= end + 2 or s.longest(self._book.values("is_wrong"), end + 1) is not None
         is_apart |= i < end < len(s.words) and is_short and s.words[end].isdecimal()  # "no 17 degrees"
         if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
@@ -911,8 +910,8 @@ class IntentMatcher:
         words = self._book.words
         if s.holds(words["requests"]):
             return True
-        asks = begin >= 0 and self._after(s, words["questions"], begin)
-        asks = asks and not self._after(s, words["negations"], begin)
+        asks = begin >= 0 and s.end_of(words["questions"], begin)
+        asks = asks and not s.end_of(words["negations"], begin)
         asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
         return "?" not in s.raw and not asks
 
@@ -921,7 +920,7 @@ class IntentMatcher:
         s: Sentence,
         walk: TemplateWalk,
         begins: Collection[int],
-        offered: Collection[Any] | None = None,
+        offered: Offered = None,
         *,
         whole: bool = False,
         kind: str = "",
@@ -992,7 +991,7 @@ class IntentMatcher:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
         message = str(match.arguments.get("message", ""))
         is_said = message in s.raw
-        joint = self._after(Sentence(message, self.words), self.words["splits"], 0)  # "... at 5 and turn on the pump"
+        joint = Sentence(message, self.words).end_of(self.words["splits"], 0)  # "... at 5 and turn on the pump"
         if message and is_said and (joint or self._says_nothing(message)):
             return True
         if not is_complete(match):
@@ -1015,14 +1014,14 @@ class IntentMatcher:
     def _is_told(self, text: str) -> bool:
         """Whether a text tells something: it has a verb, and does not begin with an order or a question."""
         s = Sentence(text, self.words)
-        orders = stem_word(s.words[0]) in self._acts or self._after(s, self.words["questions"], 0) > 0
+        orders = stem_word(s.words[0]) in self._acts or s.end_of(self.words["questions"], 0) > 0
         return self._is_statement(s) and not orders and not self._verbs.isdisjoint(s.words)
 
     def _is_of_reminders(self, text: str) -> bool:
         """Whether a text that is to be noted begins as "a reminder for thursday: ..."."""
         s, drop = Sentence(text, self.words), self._book.slot("called_job").never
-        i = next((i for i, word in enumerate(s.words) if word not in drop or self._after(s, self._reminders, i)), 0)
-        return bool(s.words) and self._after(s, self._reminders, i) > 0
+        i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(self._reminders, i)), 0)
+        return bool(s.words) and s.end_of(self._reminders, i) > 0
 
     @cached_property
     def _reminders(self) -> Mapping[str, Any]:
@@ -1041,7 +1040,7 @@ class IntentMatcher:
         if beyond and any(True for _ in self._reader.read(limit, s, beyond[1])):
             return True
         while i < len(s.words) and (
-            end := max(self._after(s, table, i) for table in tables) or s.words[i][0].isdigit() * (i + 1)
+            end := max(s.end_of(table, i) for table in tables) or s.words[i][0].isdigit() * (i + 1)
         ):
             i = end
         return i == len(s.words)
@@ -1058,16 +1057,14 @@ class IntentMatcher:
         """The templates of a kind that may begin at word `i`; those that add something do not with a slot at a "do not"."""
         word = s.words[i]
         words = (word, "@" + self._vocabulary[word])
-        bare = kind != "adds" or not self._after(s, self.words["negations"], i)
+        bare = kind != "adds" or not s.end_of(self.words["negations"], i)
         return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
     def _core(self, s: Sentence) -> tuple[list[int], list[int], Mapping[int, int]]:
         """Where the sentence may begin and end, with and without its polite words, and from and to where these stand."""
         polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
         begins, ends = [0], [len(s.words)]
-        while (
-            end := self._after(s, self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1])
-        ):
+        while end := s.end_of(self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1]):
             if end >= len(s.words):
                 break
             begins.append(end)
@@ -1075,11 +1072,6 @@ class IntentMatcher:
         while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
             ends.append(end)
         return begins, ends, polite
-
-    @staticmethod
-    def _after(s: Sentence, table: Mapping[str, Any], i: int) -> int:
-        hit = s.longest(table, i)
-        return hit[1] if hit else 0
 
     def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
         tails = self.words["tail"]
@@ -1104,7 +1096,7 @@ class IntentMatcher:
         if share >= self.topics.talk.get(topic, 1.0) and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
-        asks = s.asks or self._after(s, words["questions"], 0)
+        asks = s.asks or s.end_of(words["questions"], 0)
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
         return "undone" if orders > MIN_UNDONE or self._names_any(s) or self._wishes(s) else "unknown"
@@ -1119,19 +1111,19 @@ class IntentMatcher:
         if not s.words:
             return False
         begin, words = self._core(s)[0][-1], self.words
-        asked = [i for i in range(begin) if self._after(s, words["requests"], i)]
+        asked = [i for i in range(begin) if s.end_of(words["requests"], i)]
         later = [i for i in range(begin + 1, len(s.words)) if s.after_comma(i) or s.words[i - 1] in words["splits"]]
         later += [] if is_behind else [begin]
         acts = (self._mood(s, i, len(s.words)) == "acts" and s.words[i] not in words["tells"] for i in later)
-        later += [] if is_behind or self._after(s, words["questions"], begin) else asked
-        return any(acts) or any(self._after(s, words["requests"], i) for i in later)
+        later += [] if is_behind or s.end_of(words["questions"], begin) else asked
+        return any(acts) or any(s.end_of(words["requests"], i) for i in later)
 
     def _says_more(self, s: Sentence, topic: str, share: float) -> bool:
         """Whether talk is not all that a sentence is: it wishes something, or names something beside it, as "..., merci" and
         "ok then 8 to 20"; who says what will be, or what was, has not asked for it.
         """
         head = s.raw.rpartition(",")[0]
-        begins = next((i for i in range(2) if self._after(s, self.words["questions"], i)), 2)
+        begins = next((i for i in range(2) if s.end_of(self.words["questions"], i)), 2)
         is_unasked = topic == "forecast" and begins == 2 and not s.asks and len(s.words) > MAX_BARE_WORDS
         least = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED}.get(topic, 0.0) if s.asks or not begins else 0.0
         is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
@@ -1157,8 +1149,8 @@ class IntentMatcher:
         words = self._book.words
         if stem_word(s.words[begin]) in self._acts:
             return "acts"
-        asks = s.asks or self._after(s, words["questions"], begin) > 0 or s.holds(words["wonder"])
-        if not asks and any(self._after(s, words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
+        asks = s.asks or s.end_of(words["questions"], begin) > 0 or s.holds(words["wonder"])
+        if not asks and any(s.end_of(words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
             return "acts"
         if not asks and s.words[begin] in words["tells"] and not self._verbs.isdisjoint(s.words[begin + 1 :]):
             return "tells"
@@ -1223,8 +1215,8 @@ def _is_after(intent: Intent, s: Sentence) -> bool:
     for a yes, or none that does where the first word is "kept".
     """
     name, wanted = s.last.name, intent.after.split()
-    if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.topic):
-        return wanted == ["waits"] and "waits" in s.topic
+    if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.referents):
+        return wanted == ["waits"] and "waits" in s.referents
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return (name or "new") in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted

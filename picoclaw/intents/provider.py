@@ -13,11 +13,10 @@ from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS
 from picoclaw.intents.conversation import (
     LOOK_UP,
-    Topic,
     clean_text,
     count_seconds_passed,
     find_likest,
-    find_topic,
+    find_referents,
     is_recent,
     keep_days,
     keep_named,
@@ -30,6 +29,8 @@ from picoclaw.intents.grammar import (
     NEEDS_LOOK_UP,
     Grammar,
     IntentMatch,
+    Offered,
+    Wish,
     fill_fields,
     find_language,
     is_complete,
@@ -38,7 +39,7 @@ from picoclaw.intents.grammar import (
 )
 from picoclaw.intents.lookups import NAME_WORD, Lookup, merge_calls
 from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
-from picoclaw.intents.sentence import NO_CALL, fold_name, pick_place
+from picoclaw.intents.sentence import NO_CALL, LastTurn, Referents, fold_name, pick_place
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
 from picoclaw.prompts import remove_hints
@@ -104,11 +105,9 @@ class IntentProvider:
         self._matchers, self._languages, self._load = {"en": self._matcher}, languages, load
         self._problem, self._usual, self._confirmed, self._list_waiting = "", usual, confirmed, waiting
         self._heard = dict.fromkeys(("asked", "told"), "")
-        self._latest: tuple[Message, list[tuple[str, IntentMatch | None]]] = (Message("user", ""), [])
+        self._latest: tuple[Message, list[Wish]] = (Message("user", ""), [])
         self._model, self._spoken = configured_model, set[str]()
-        self._earlier: dict[
-            int, list[tuple[str, IntentMatch | None]]
-        ] = {}  # wishes by the number of messages up to theirs
+        self._earlier: dict[int, list[Wish]] = {}  # wishes by the number of messages up to theirs
         self._meeting = onboarding.Onboarding(self._matcher.words, self._matcher.intents, self._matcher.say)
 
     def answers(self, text: str) -> bool:
@@ -122,7 +121,7 @@ class IntentProvider:
         found = self._meeting.match(messages[:-1], clean_text(messages[-1].text), match, None)
         return found is not None and (found.tool == ONBOARDING_TOOL or found.route == "meeting")
 
-    def match(self, text: str, offered: Collection[Any] | None = None) -> IntentMatch | None:
+    def match(self, text: str, offered: Offered = None) -> IntentMatch | None:
         """What a user's message means, without the block that tells a model the time; `offered` as in IntentMatcher.match."""
         match = self._listen(text).match(clean_text(text), offered)
         return _hold(self._name(match) if match else None)
@@ -155,16 +154,12 @@ class IntentProvider:
         self._matcher.learn_names(self._declared())
         return self._matcher
 
-    def _understood(
-        self, messages: Sequence[Message], offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
         self._earlier = {}
         return self._read_wishes(messages, offered)
 
-    def _understand_earlier(
-        self, messages: Sequence[Message], offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _understand_earlier(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes in an earlier message. Reading it may need the one before it: results are kept, and _MAX_EARLIER are read at most."""
         if (place := len(messages)) not in self._earlier and place and len(self._earlier) < _MAX_EARLIER:
             matcher, before = self._matcher, self._matcher.said_before
@@ -173,9 +168,7 @@ class IntentProvider:
             self._matcher, matcher.said_before = matcher, before
         return self._earlier.get(place, [])
 
-    def _read_wishes(
-        self, messages: Sequence[Message], offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _read_wishes(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         text = clean_text(messages[-1].text)
         asked = [message.text for message in messages if message.role == "user"]
         self._listen(*asked[:-_MAX_HEARD:-1])
@@ -183,9 +176,9 @@ class IntentProvider:
         meeting = self._open_meeting() if ONBOARDING_TOOL in offered else None
         called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
         is_met = meeting is not None and ONBOARDING_TOOL in called
-        topic, last = self._topic(turns)
+        referents, last = self._find_last_turn(turns)
         made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith("error: ")]
-        topic["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in topic.pop("_since", ())]
+        referents["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in referents.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(messages, turns, offered) if turns and not is_met else []
         if meeting and not wishes:
@@ -193,7 +186,7 @@ class IntentProvider:
             met = meeting.match(messages[:-1], text, alone, None)
             if met is not alone:
                 return [(text, met)]
-        wishes = wishes or self._matcher.match_all(text, offered, topic, last)
+        wishes = wishes or self._matcher.match_all(text, offered, LastTurn(referents, last))
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
         asking = self._matcher.words["questions"]
@@ -201,21 +194,21 @@ class IntentProvider:
             wishes = self._work_out(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
-        wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, topic, last, made)]
+        wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _take_back(
         self,
         said: str,
         match: IntentMatch | None,
-        topic: Mapping[str, Sequence[Any]],
+        referents: Referents,
         last: ToolCall,
         made: Sequence[ToolCall],
     ) -> list[IntentMatch | None]:
         """Return `match`, or what takes back a reminder or plan behind a "never mind". `made`: the last calls."""
         switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
         undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
-        jobs = topic.get("job", ()) if undo else ()
+        jobs = referents.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
         is_bare |= self._matcher.is_all_of(said, "undo")
@@ -254,7 +247,7 @@ class IntentProvider:
             return onboarding.Onboarding(matcher.words, matcher.intents, matcher.say)
         return None
 
-    def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[tuple[str, IntentMatch | None]]:
+    def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[Wish]:
         """The answer to a sum, which goes on with the one before; nothing where the text is none."""
         texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
         told = self.work_out(texts[-1], read_clock(messages), texts[:-1])
@@ -329,7 +322,7 @@ class IntentProvider:
 
     def _answered_which(
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    ) -> list[Wish]:
         """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
         asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
         match = asked[0][1] if len(asked) == 1 else None
@@ -359,21 +352,21 @@ class IntentProvider:
         likest = find_likest(said, [*rows.values()]) if said else []
         return numbers[likest[0]] if len(likest) == 1 else ""
 
-    def _topic(self, turns: Sequence[Sequence[Message]]) -> tuple[Topic, ToolCall]:
+    def _find_last_turn(self, turns: Sequence[Sequence[Message]]) -> LastTurn:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
-        topic, last, spoken = Topic(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
+        referents, last, spoken = Referents(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
         for turn in turns[:-4:-1]:
             calls = [call for call, _ in list_calls(turn)]
             switched = [call.arguments.get("name") for call in calls if call.name == "output"]
             is_asked = last.name == "output_history" and last.arguments.get("name") in switched
             if calls and (last == NO_CALL or is_asked or any(call.name == last.name for call in calls)):
-                found = find_topic(turn, gives)
+                found = find_referents(turn, gives)
                 lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
-                topic = lists | found | topic  # "is it on?" is about what was switched before
+                referents = lists | found | referents  # "is it on?" is about what was switched before
                 spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
-                if last == NO_CALL or self._is_looked_at(last, topic["_since"][0], turn, found):
-                    last, topic["_since"] = calls[-1], [turn]
+                if last == NO_CALL or self._is_looked_at(last, referents["_since"][0], turn, found):
+                    last, referents["_since"] = calls[-1], [turn]
                 elif (
                     last.name == "cron"
                     and last.arguments.get("job") in found.get("job", ())
@@ -383,27 +376,27 @@ class IntentProvider:
                     planned = {name: before[name] for name in before if name in {"kind", "message"}}
                     last = ToolCall(last.id, last.name, planned | last.arguments)  # what was planned, and then moved
         is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
-        if is_new and (waits := self._find_waiting(topic["_since"][0])):
-            topic["waits"] = [waits]
+        if is_new and (waits := self._find_waiting(referents["_since"][0])):
+            referents["waits"] = [waits]
         several = {f"{one}s": named for one, named in spoken.items() if len(named) > 1}
-        topic = several | topic  # "the first one", of two that were set one after the other
+        referents = several | referents  # "the first one", of two that were set one after the other
         sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
         whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
         is_shown = turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1]))
         if is_shown and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
             # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
-            topic["name"] = named
+            referents["name"] = named
         moved = (call.arguments for turn in turns[-3:] for call, _ in list_calls(turn) if call.name == "output")
         named = [*dict.fromkeys(str(given.get("name")) for given in moved if given.get("action") in _SETS)]
         if last.name in READS and len(named) == 1:
-            topic.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
+            referents.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
         outputs = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
-        topic["_both"] = outputs if len(outputs) == 2 else []
-        topic["_whens"] = [*dict.fromkeys(filter(None, whens))]
+        referents["_both"] = outputs if len(outputs) == 2 else []
+        referents["_whens"] = [*dict.fromkeys(filter(None, whens))]
         told = next(filter(None, map(list_calls, turns[:-4:-1])), [("", "")])
-        topic["_result"] = [told[-1][1]]
-        topic["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
-        return topic, last
+        referents["_result"] = [told[-1][1]]
+        referents["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
+        return LastTurn(referents, last)
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
@@ -411,7 +404,9 @@ class IntentProvider:
         found = APPROVAL_NUMBER.search(told[0]) if len(told) == 1 else None
         return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
 
-    def _is_looked_at(self, last: ToolCall, asked: Sequence[Message], turn: Sequence[Message], found: Topic) -> bool:
+    def _is_looked_at(
+        self, last: ToolCall, asked: Sequence[Message], turn: Sequence[Message], found: Referents
+    ) -> bool:
         """Whether the last call only looked at what an earlier turn has set: "fan on for 5 minutes" - "how long left?"."""
         call, _ = list_calls(turn)[-1]
         if last.arguments.get("action") not in {"list", "get"} or call.arguments.get("action") not in _SETS:
@@ -424,7 +419,7 @@ class IntentProvider:
 
     def _answered_question(
         self, messages: Sequence[Message], turns: Sequence[Sequence[Message]], offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    ) -> list[Wish]:
         """What the last message means as the answer to what was asked in the last turn; nothing where it is no answer."""
         text, asked, reply = clean_text(messages[-1].text), clean_text(turns[-1][0].text), turns[-1][-1].text
         looked_up = [call for message in turns[-1] for call in message.calls]
@@ -441,27 +436,33 @@ class IntentProvider:
             if (is_meant and self._is_nod(text)) or (done := self._correct(done, text, offered)):
                 return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
-            topic, last = self._topic(turns[:-1])
-            return [part for part in self._matcher.match_all(asked, offered, topic, last) if is_complete(part[1])]
+            referents, last = self._find_last_turn(turns[:-1])
+            return [
+                part
+                for part in self._matcher.match_all(asked, offered, LastTurn(referents, last))
+                if is_complete(part[1])
+            ]
         mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
         if (waits := re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)) and self._is_nod(text):
             number = waits[1] or waits[2]
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
-            topic, last = self._topic(turns[:-1])
+            referents, last = self._find_last_turn(turns[:-1])
             named = text.strip(" .!\n").lower()
             if place := self._matcher.read_place(text):  # "the second one", of those that were named
-                listed = [found for found in topic.values() if f" {', '.join(map(str, found))}?" in reply]
+                listed = [found for found in referents.values() if f" {', '.join(map(str, found))}?" in reply]
                 named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
             outputs = self._matcher.list_outputs(text)
-            rules = [str(one) for one in topic.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
+            rules = [str(one) for one in referents.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
             named = rules[0] if len(rules) == 1 else named  # "the pump", of pump_2
-            meant = {name: [one for one in found if str(one).lower() == named] for name, found in topic.items()}
-            topic |= {name: found for name, found in meant.items() if found}
+            meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
+            referents |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
-                told = self._matcher.match_all(f"{asked} {named}", offered, topic, last)  # "cancel the reminder 2"
+                told = self._matcher.match_all(
+                    f"{asked} {named}", offered, LastTurn(referents, last)
+                )  # "cancel the reminder 2"
                 if not all(is_complete(match) for _, match in told):
-                    told = self._matcher.match_all(asked, offered, topic, last)
+                    told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
@@ -500,16 +501,14 @@ class IntentProvider:
                     return [(text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
 
-    def _correct(
-        self, done: Sequence[tuple[str, IntentMatch | None]], text: str, offered: Collection[Any]
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _correct(self, done: Sequence[Wish], text: str, offered: Collection[Any]) -> list[Wish]:
         """What was proposed, with what a text changes of it as of an order that was done: "rather 6"; nothing where it is no such."""
         match = done[0][1] if len(done) == 1 else None
         if not match or match.arguments.get("action") not in {"set", "add"}:
             return []
-        call, topic = ToolCall("", match.tool, match.arguments), Topic(job=[0])
-        topic |= {name: [value] for name, value in match.arguments.items()}
-        changes = [one for _, one in self._matcher.match_all(text, offered, topic, call)]
+        call, referents = ToolCall("", match.tool, match.arguments), Referents(job=[0])
+        referents |= {name: [value] for name, value in match.arguments.items()}
+        changes = [one for _, one in self._matcher.match_all(text, offered, LastTurn(referents, call))]
         if len(changes) != 1 or not is_complete(change := changes[0]) or change.tool != match.tool:
             return []
         if change.intent in {"rule_relimit", "rule_also"}:
@@ -554,7 +553,7 @@ class IntentProvider:
             for one, result in list_calls(turn)
         ):
             return False  # it is kept, and may be what is to be deleted
-        found = self._matcher.match_all(text, {call.name, "cron"}, Topic({"rule": [_SHOWN], "job": [0]}), call)
+        found = self._matcher.match_all(text, {call.name, "cron"}, LastTurn({"rule": [_SHOWN], "job": [0]}, call))
         match = found[0][1] if len(found) == 1 else None
         if match and match.intent == "let_be":
             return True
@@ -577,7 +576,7 @@ class IntentProvider:
     def _is_nod(self, text: str) -> bool:
         return fold_name(text.strip(" .!\n").lower()) in self._matcher.words["agrees"]
 
-    def understand(self, request: Request) -> list[tuple[str, IntentMatch | None]]:
+    def understand(self, request: Request) -> list[Wish]:
         """The wishes in the newest message of a request, a user's, each with its words."""
         offered = {tool["name"] for tool in request.tools if request.calls}
         wishes = self._understood(request.messages, offered | (self.unlisted if offered else set()))
@@ -675,7 +674,7 @@ class IntentProvider:
         self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
         return self._lookup.find_retry(clean_text(turn[0][0].text), *calls[0], self._declared(), offered)
 
-    def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[tuple[str, IntentMatch | None]]:
+    def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]

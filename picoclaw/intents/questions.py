@@ -246,7 +246,7 @@ class QuestionReader:
         return best
 
     def _hits(self, walk: FrameReader, s: Sentence, part: str, i: int) -> Iterator[SlotReading]:
-        if part == "there" and not s.topic.get("sensor"):
+        if part == "there" and not s.referents.get("sensor"):
             return
         for value, stop in walk.read(part, i):
             if part == "beyond":
@@ -266,7 +266,7 @@ class QuestionReader:
         given, said = s.last.arguments, s.said_before()
         before = {name: said[name] for name in ("_figure", "_beyond", "_limit", "_other") if name in said}
         before |= {name: value for name, value in given.items() if value} | {"_tool": s.last.name}
-        compared = [str(one) for one in s.topic.get("_sensors", ()) if one != before.get("_other")]
+        compared = [str(one) for one in s.referents.get("_sensors", ()) if one != before.get("_other")]
         if before.get("_other") == before.get("sensor") and compared:
             before["sensor"] = compared[-1]  # the last call was that of the second of two
         if "limit" in before:
@@ -318,13 +318,13 @@ class QuestionReader:
             times = [*times, earlier]
         if len(times) > (2 if apart or before or parts.topic in _OF_TWO else 1):
             return None
-        whens, known = ([str(one) for one in s.topic.get(name, ())] for name in ("_whens", "_sensors"))
+        whens, known = ([str(one) for one in s.referents.get(name, ())] for name in ("_whens", "_sensors"))
         if parts.has("both_word") and before and not times and not sensors and len(whens) > 1:
             times, found[""] = whens[-2:-1], {"_more": [{"when": whens[-1]}]}
         elif parts.has("both_word") and not sensors:
             sensors = known[-2:]
         elif before and not sensors and (parts.has("chart_word") or (times and before.get("chart"))):
-            sensors = [str(one) for one in s.topic.get("sensor", ())]  # "show me that as a chart"
+            sensors = [str(one) for one in s.referents.get("sensor", ())]  # "show me that as a chart"
         if parts.has("add_word") and before.get("sensor") and sensors:
             found["sensor"], found[""] = before["sensor"], {"_more": [{"sensor": one} for one in sensors]}
         begins_now = s.longest(self._book.values("now_word"), 0) and not s.asks

@@ -116,6 +116,20 @@ def pick_place(items: Sequence[Any], place: int) -> list[Any]:
     return [items[index]] if -len(items) <= index < len(items) else []
 
 
+Referents = dict[str, list[Any]]
+"""The values that each argument had in the last turn: one is what "it" means, several need a question."""
+
+
+class LastTurn(NamedTuple):
+    """What a text goes on with: what "it" may mean, and the last call."""
+
+    referents: Referents
+    call: ToolCall
+
+
+NO_TURN = LastTurn({}, NO_CALL)
+
+
 class Sentence:
     """A text and its words in lower case, with where each came from."""
 
@@ -125,7 +139,7 @@ class Sentence:
         `names` has what has a name here, by what it may be called.
         """
         self.raw, self.names, self._tables = raw, names, words
-        self.topic: Mapping[str, Sequence[Any]] = {}
+        self.referents: Mapping[str, Sequence[Any]] = {}
         """The values that "it" may mean, by the name of a slot."""
         self.last = NO_CALL
         self.said_before: Callable[[], Mapping[str, Any]] = dict
@@ -205,7 +219,7 @@ class Sentence:
 
     def _read_last_note(self, name: str) -> str:
         """The note that was made or found last, and what it begins with up to its verb."""
-        is_list, told = self.last.name == "memory_search", str(self.topic.get("_result", [""])[0])
+        is_list, told = self.last.name == "memory_search", str(self.referents.get("_result", [""])[0])
         notes = [
             "",
             *(
@@ -232,6 +246,11 @@ class Sentence:
             hit = (table[phrase], phrases[phrase]) if phrase else None
             kept = self._hits[id(table), i] = table, hit  # with the table, so that no other one gets its id
         return kept[1]
+
+    def end_of(self, table: Mapping[str, Any], i: int) -> int:
+        """Where the longest phrase of `table` that stands at word `i` ends; 0 where none does."""
+        hit = self.longest(table, i)
+        return hit[1] if hit else 0
 
     @cached_property
     def _phrases(self) -> list[dict[str, int]]:
@@ -475,7 +494,9 @@ class SlotReader:
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
         name = slot.name.lstrip("_")
-        known = () if name == "job" and s.last.name == "memory_store" else s.topic.get(name, ())  # "..., and note ..."
+        known = (
+            () if name == "job" and s.last.name == "memory_store" else s.referents.get(name, ())
+        )  # "..., and note ..."
         if s.last.name == "output" and s.last.arguments.get("action") == "list" and (asked := s.read_last(f"_{name}")):
             known = [asked]  # "is the lamp on?" - "turn it off"
         if slot.part and s.last.name == "cron" and (planned := s.read_last(name)):
@@ -484,8 +505,8 @@ class SlotReader:
         if hit:
             yield known[0] if len(known) == 1 else "" if slot.values else list(known), hit[1]
         place = None if slot.values else s.longest(self._words["ordinals"], i)
-        listed = s.topic.get(f"{name}s", known)  # "the first" is one of a list, also after the second was removed
-        if place and s.topic.keys().isdisjoint(("job", "rule")) and s.last.arguments.get("action") == "list":
+        listed = s.referents.get(f"{name}s", known)  # "the first" is one of a list, also after the second was removed
+        if place and s.referents.keys().isdisjoint(("job", "rule")) and s.last.arguments.get("action") == "list":
             yield [], place[1]  # of an empty list
         if place and listed and place[0] <= len(listed):
             yield (listed[place[0] - 1 if place[0] > 0 else place[0]] if place[0] else min(listed)), place[1]
@@ -493,7 +514,7 @@ class SlotReader:
     @staticmethod
     def _one(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of, by its noun ("the rule"), else the only one there is."""
-        known = s.topic.get(slot.name, ())
+        known = s.referents.get(slot.name, ())
         if hit := s.longest(slot.values, i):
             yield known[0] if len(known) == 1 else {"_called": ANY_ONE}, hit[1]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from types import MappingProxyType
 from typing import Any
 
 from picoclaw.intents.changes import keep_day
@@ -15,6 +14,8 @@ from picoclaw.intents.grammar import (
     NEEDS_CLOCK,
     WHOLE_ROUTES,
     IntentMatch,
+    Offered,
+    Wish,
     fill_fields,
     is_complete,
     is_whole,
@@ -29,9 +30,8 @@ from picoclaw.intents.matcher import (
     SURE_PART,
     SURE_WHOLE,
     IntentMatcher,
-    Topic,
 )
-from picoclaw.intents.sentence import MAX_CHARS, NO_CALL, Sentence
+from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
@@ -48,9 +48,7 @@ ENDS = frozenset({"off", "remove", "disable"})
 class WishMatcher(IntentMatcher):
     """Understands a text with one wish or several."""
 
-    def complete_hour(
-        self, found: IntentMatch | None, text: str, offered: Collection[Any] | None
-    ) -> IntentMatch | None:
+    def complete_hour(self, found: IntentMatch | None, text: str, offered: Offered) -> IntentMatch | None:
         """Return `found`, with the usual hour where a reminder of days lacks nothing else."""
         lacks = found and (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add"))
         if not lacks or NO_HOUR in text:
@@ -72,9 +70,7 @@ class WishMatcher(IntentMatcher):
         rest = s.text(end, len(s.words)) if end < len(s.words) else ""
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
-    def _match_joined(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
-    ) -> IntentMatch | None:
+    def _match_joined(self, text: str, offered: Offered, last: LastTurn) -> IntentMatch | None:
         """What comes on days that stand apart from their hour: "on weekdays put the heater on at half five"."""
         s = self._read(text)
         when = self._join_time(self._book.slot("often"), s, range(len(s.words))) if not s.asks else []
@@ -85,7 +81,7 @@ class WishMatcher(IntentMatcher):
         ends = [i for i in range(len(s.words)) if i not in when and (i + 1 in when or i + 1 == len(s.words))]
         begins = [i for i in range(len(s.words)) if i not in when and (i - 1 in when or i == 0)]
         rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
-        match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered, topic, last)
+        match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered, last)
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
         day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
         is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
@@ -99,43 +95,43 @@ class WishMatcher(IntentMatcher):
         is_plain = is_order and next(iter(self.words["at"])) not in said
         return match if is_plain or not is_later else None  # "remind me every monday to be at work at 6"
 
-    def match_all(
-        self, text: str, offered: Collection[Any] | None, topic: Topic = MappingProxyType({}), last: ToolCall = NO_CALL
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def match_all(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         whole, s = text, self._read(text)
-        if last.name == "output" and 0 < (begin := self._after(s, self._book.values("then_word"), 0)) < len(s.words):
+        if last.call.name == "output" and 0 < (begin := s.end_of(self._book.values("then_word"), 0)) < len(s.words):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
         text = self._put_days_first(text, offered) if "," in text else text
-        text = self._drop_reason(text, offered, topic, last) if "," in text else text
-        text = self._drop_cause(text, offered, topic, last)
-        parts = self._match_all(text, offered, topic, last)
+        text = self._drop_reason(text, offered, last) if "," in text else text
+        text = self._drop_cause(text, offered, last)
+        parts = self._match_all(text, offered, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
-            parts = self._match_all(joined, offered, topic, last)
+            parts = self._match_all(joined, offered, last)
         if not any(match for _, match in parts) or any(match and match.missing for _, match in parts):
             turned = self._put_days_first(text, offered) if "," not in text else text
-            parts = self._match_all(turned, offered, topic, last) if turned != text else parts
+            parts = self._match_all(turned, offered, last) if turned != text else parts
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
             is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0 and not self._ends_in_hour(parts[0][1])
-            again = None if is_sure else self._match_joined(text, offered, topic, last)
+            again = None if is_sure else self._match_joined(text, offered, last)
             found = parts[0][1]
             is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
             if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
                 parts = [(text, again)]
             parts = parts if is_complete(parts[0][1]) else self._part_start(text, offered) or parts
-        told: list[tuple[str, IntentMatch | None]] = []
+        told: list[Wish] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
         told = self._share_beginning(told, offered)
-        told = self._put_after(whole, _share_length(self._share_day(told)), last, sum(topic.get("_passed", ())))
+        told = self._put_after(
+            whole, _share_length(self._share_day(told)), last.call, sum(last.referents.get("_passed", ()))
+        )
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
         return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
 
-    def _join_ends(self, text: str, offered: Collection[Any] | None) -> str:
+    def _join_ends(self, text: str, offered: Offered) -> str:
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
         s = self._read(text)
         ends = [self._book.values(name) for name in ("off_word", "off_verb")]
@@ -145,12 +141,12 @@ class WishMatcher(IntentMatcher):
         for i in range(1, len(near)):
             begin = end = i + self.times.count_clock(near[i])
             is_off = False
-            while begin > i and (then := max(self._after(s, table, end) for table in (*ends, *between))):
-                is_off |= any(self._after(s, table, end) == then for table in ends)
+            while begin > i and (then := max(s.end_of(table, end) for table in (*ends, *between))):
+                is_off |= any(s.end_of(table, end) == then for table in ends)
                 end = then
             if is_off and end < len(near) and self.times.count_clock(near[end]):
-                at = next((n for n in range(i, begin) if self._after(s, self.words["at"], n)), i)  # "on at 6"
-                start, stop = (self._after(s, self.words["at"], n) or n for n in (at, end))
+                at = next((n for n in range(i, begin) if s.end_of(self.words["at"], n)), i)  # "on at 6"
+                start, stop = (s.end_of(self.words["at"], n) or n for n in (at, end))
                 first, last = (next(iter(self.words[name])) for name in ("span_begins", "span_ends"))
                 joined = f"{s.text(0, at)} {first} {s.text(start, begin)} {last} {s.text(stop, len(s.words))}"
                 match = self.match(joined, offered)
@@ -163,11 +159,11 @@ class WishMatcher(IntentMatcher):
         words = Sentence(message, self.words).words
         return any(self.times.count_clock(words[i:]) == len(words) - i for i in range(1, len(words)))
 
-    def _part_start(self, text: str, offered: Collection[Any] | None) -> list[tuple[str, IntentMatch | None]]:
+    def _part_start(self, text: str, offered: Offered) -> list[Wish]:
         """The words of the first day and what comes again without them, of "from tomorrow on ... every day at 6"; else nothing."""
         s = self._read(text)
         for i in () if "?" in text else range(len(s.words)):
-            if not (begin := self._after(s, self._book.values("from_word"), i)):
+            if not (begin := s.end_of(self._book.values("from_word"), i)):
                 continue
             ends = range(min(begin + MAX_SHORT_WORDS, len(s.words)), begin, -1)
             end = next((end for end in ends if self.times.names_a_day(s.words[begin:end])), 0)
@@ -184,9 +180,9 @@ class WishMatcher(IntentMatcher):
                 return [(s.text(i, end), None), (rest, match)]
         return []
 
-    def _share_day(self, told: Sequence[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
+    def _share_day(self, told: Sequence[Wish]) -> list[Wish]:
         """Return `told`; a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
-        shared, last, before = list[tuple[str, IntentMatch | None]](), dict[str, Any](), ""
+        shared, last, before = list[Wish](), dict[str, Any](), ""
         for said, match in told:
             if match and match.tool == "cron" and "at" in match.arguments:
                 holds = Sentence(said, self.words).holds
@@ -199,9 +195,7 @@ class WishMatcher(IntentMatcher):
                 shared.append((said, match))
         return shared
 
-    def _share_beginning(
-        self, told: Sequence[tuple[str, IntentMatch | None]], offered: Collection[Any] | None
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _share_beginning(self, told: Sequence[Wish], offered: Offered) -> list[Wish]:
         """Return `told`; the time that the first order begins with is that of later ones: "in an hour fan on and lamp off"."""
         (text, first), *rest = told
         s, shared = self._read(text), [*told[:1]]
@@ -216,11 +210,9 @@ class WishMatcher(IntentMatcher):
             shared.append((said, again if is_alike or not moves else None))
         return shared
 
-    def _put_after(
-        self, text: str, told: Sequence[tuple[str, IntentMatch | None]], last: ToolCall, passed: float
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _put_after(self, text: str, told: Sequence[Wish], last: ToolCall, passed: float) -> list[Wish]:
         """Return `told`; "then" plans what is switched or told for the end of what was switched on just before."""
-        put, before = list[tuple[str, IntentMatch | None]](), last.arguments if last.name == "output" else {}
+        put, before = list[Wish](), last.arguments if last.name == "output" else {}
         left = before.get("seconds", 0) - passed
         end, planned = ("", left) if left > 0 else None, None
         for said, match in told:
@@ -246,10 +238,10 @@ class WishMatcher(IntentMatcher):
         """Whether a "then" stands before what a text says there, or near its beginning: "and tell me then"."""
         head, s = (Sentence(part, self.words) for part in (text[: max(0, text.rfind(said.rstrip("?")))], said))
         then, near = self._book.values("then_word"), range(1, 1 if is_first else min(len(s.words), MAX_SHORT_WORDS))
-        is_behind = len(head.words) in (self._after(head, then, i) for i in range(len(head.words)))
-        return is_behind or any(self._after(s, then, i) for i in near)
+        is_behind = len(head.words) in (head.end_of(then, i) for i in range(len(head.words)))
+        return is_behind or any(s.end_of(then, i) for i in near)
 
-    def _put_days_first(self, text: str, offered: Collection[Any] | None) -> str:
+    def _put_days_first(self, text: str, offered: Offered) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
         head, comma, tail = text.rpartition(",")
         days = self._book.slot("only_days")
@@ -272,38 +264,38 @@ class WishMatcher(IntentMatcher):
         days, last = self._book.slot("only_days"), range(max(1, len(s.words) - MAX_SHORT_WORDS), len(s.words))
         return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
-    def _drop_reason(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
+    def _drop_reason(self, text: str, offered: Offered, last: LastTurn) -> str:
         """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
             rest = text[comma.end() :]
-            is_name = self._is_name(rest) and not is_complete(self.match(text, offered, topic, last))
-            tells = is_name or (last.name and self._gives_reason(rest, is_told=True))
-            match = self.match(text[: comma.start()], offered, topic, last) if tells else None
+            is_name = self._is_name(rest) and not is_complete(self.match(text, offered, last))
+            tells = is_name or (last.call.name and self._gives_reason(rest, is_told=True))
+            match = self.match(text[: comma.start()], offered, last) if tells else None
             if is_whole(match) and match.score == 1.0:
                 intent = self.intents[match.intent]
                 if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
         return text
 
-    def _drop_cause(self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall) -> str:
+    def _drop_cause(self, text: str, offered: Offered, last: LastTurn) -> str:
         """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week"."""
         s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
-            so = self._after(s, because, i)
+            so = s.end_of(because, i)
             begin = so or i * s.after_comma(i)
             head, rest = s.text(0, i), s.text(begin, len(s.words))
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
-            asks = self._after(s, self.words["questions"], 0) > 0  # "está ..."
+            asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
             told = told and (asks or not self._is_plain_order(head))
-            before = self.match(head, offered, topic, last) if begin and (told or so) else None
+            before = self.match(head, offered, last) if begin and (told or so) else None
             if so and not told and Sentence(head, self.words).holds(self.words["negations"]):
                 told = before is not None and not before.tool  # "no need to water, but turn the lamp on"
             told = told and not (is_whole(before) and self.moves(before))
-            match = self.match(rest, offered, topic, last) if begin and told else None
+            match = self.match(rest, offered, last) if begin and told else None
             tools = {"cron", "rule", "output"} if so else {"cron", "rule"}
             if not is_whole(match) or match.score < 1.0 or match.tool not in tools or not self.moves(match):
                 continue
-            if not so and self.intents[match.intent].after and self._after(s, self.words["negations"], begin):
+            if not so and self.intents[match.intent].after and s.end_of(self.words["negations"], begin):
                 continue  # "sorry, it is on monday, not tomorrow"
             spans = ((n, m) for n in range(len(s.words)) for m in range(n + 1, n + MAX_BARE_WORDS + 1))
             days = [n for n, m in spans if self.times.names_a_day(s.words[n:m])]
@@ -326,7 +318,7 @@ class WishMatcher(IntentMatcher):
         names, s = Sentence(named, self.words), Sentence(rest, self.words)
         both = next((i for i in range(len(s.words)) if s.longest(self._book.values("both_word"), i)), -1)
         acts = any(stem_word(word) in self._acts for word in names.words)
-        asks = "?" in text or self._after(s, self.words["questions"], 0) > 0
+        asks = "?" in text or s.end_of(self.words["questions"], 0) > 0
         if both < 0 or acts or asks or len(self.list_outputs(named)) != 2 or self.list_outputs(rest):
             return text
         _, end = s.longest(self._book.values("both_word"), both) or ("", both)
@@ -351,96 +343,90 @@ class WishMatcher(IntentMatcher):
         """Whether a second question stands behind an "and": "how long have you been up, and is the card full?"."""
         s, asks = Sentence(text, self.words), self.words["questions"]
         joints = (hit[1] for i in range(2, len(s.words) - 1) if (hit := s.longest(self.words["splits"], i)))
-        return s.asks and any(self._after(s, asks, i) for i in joints)
+        return s.asks and any(s.end_of(asks, i) for i in joints)
 
-    def _match_all(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
-    ) -> list[tuple[str, IntentMatch | None]]:
-        whole = self.match(text, offered, topic, last)
+    def _match_all(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
+        whole = self.match(text, offered, last)
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
         if whole and whole.tool in {"cron", "rule"} and self._read(text).holds(self._book.values("now_word")):
-            parts = self._split(text, offered, topic, last)
+            parts = self._split(text, offered, last)
             if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
                 return parts  # "for 3 minutes now and again at 7"
-        swallows = whole is not None and self._moves_with_text(whole) and not last.name
+        swallows = whole is not None and self._moves_with_text(whole) and not last.call.name
         if swallows and whole and self._classifier:
             is_several = self._share_of_several(text, 0.0) > SURE_SEVERAL
-            parts = self._split(text, offered, topic, last) if is_several or whole.tool == "memory_store" else []
+            parts = self._split(text, offered, last) if is_several or whole.tool == "memory_store" else []
             is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
             is_sure = whole.tool != "cron" or self._share_of_several(text, 0.0) > SURE_WHOLE
             if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
                 return parts
             second = parts[1][1] if len(parts) > 1 else None
-            if len(parts) > 1 and self._after(self._read(parts[1][0]), self._book.values("remind_verb"), 0):
+            if len(parts) > 1 and self._read(parts[1][0]).end_of(self._book.values("remind_verb"), 0):
                 other = second if second and second.intent != whole.intent else None
                 return [parts[0], (parts[1][0], other), *parts[2:]]  # "note that they came in, and remind me in March"
             if second and self.moves(second) and second.intent != whole.intent:
                 return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
         note, mark, tail = text.rpartition(". ")
         if mark and whole and whole.tool == "memory_store" and is_whole(order := self.match(tail, offered)):
-            first = self.match(note, offered, topic, last)
+            first = self.match(note, offered, last)
             if first and first.intent == whole.intent and self.moves(order) and order.score == 1.0:
-                return [(note, first), *self._match_all(tail, offered, topic, last)]  # "note: fed the hens. Fan on."
+                return [(note, first), *self._match_all(tail, offered, last)]  # "note: fed the hens. Fan on."
         twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
-        if (whole is None or whole.score < 1.0) and not last.name and not twice and self._is_one_question(text):
-            alone = [] if whole else self._match_sentences(text, offered, topic, last)
+        if (whole is None or whole.score < 1.0) and not last.call.name and not twice and self._is_one_question(text):
+            alone = [] if whole else self._match_sentences(text, offered, last)
             return alone or [(text, whole)]
         if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
-            parts = self._split(text, offered, topic, last)
+            parts = self._split(text, offered, last)
             if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
                 return parts
-            told = last.name == "output" != whole.tool and not self.moves(whole)  # "off, it's loud"
-            return (self._match_sentences(text, offered, topic, last) if told else []) or [(text, whole)]
+            told = last.call.name == "output" != whole.tool and not self.moves(whole)  # "off, it's loud"
+            return (self._match_sentences(text, offered, last) if told else []) or [(text, whole)]
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
             intent = self.intents[whole.intent]
             if intent.last:  # it only says what was not understood as a whole
-                parts = self._split(text, offered, topic, last)
+                parts = self._split(text, offered, last)
                 done = [match for _, match in parts if is_complete(match)]
                 rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
                 if done and len(done) == len(parts) and rules < 2:
                     return parts
                 if len(parts) == 1 and (unclear := parts[0][1]) and unclear.route == "unclear":
                     return parts
-                alone = self._match_sentences(text, offered, topic, last)
+                alone = self._match_sentences(text, offered, last)
                 orders = [one for one in alone if self.moves(one[1])]
                 return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
             s = self._read(text)
-            joints = (self._after(s, self.words["splits"], i) for i in range(1, len(s.words)))
+            joints = (s.end_of(self.words["splits"], i) for i in range(1, len(s.words)))
             if not intent.kind and whole.tool and any(begin and self._begins_order(s, begin) for begin in joints):
-                parts = self._split(text, offered, topic, last)  # "combien il fait et allume le ventilateur"
+                parts = self._split(text, offered, last)  # "combien il fait et allume le ventilateur"
                 if len(parts) > 1 and all(is_complete(match) for _, match in parts):
                     return parts
             if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                is_aside = last.name == "output" and whole.tool != "output" and intent.kind == ""
-                is_more = last.name and not is_complete(whole) and whole.intent != "thanks"
+                is_aside = last.call.name == "output" and whole.tool != "output" and intent.kind == ""
+                is_more = last.call.name and not is_complete(whole) and whole.intent != "thanks"
                 goes_on = whole.missing or is_more or is_aside
-                return (self._match_sentences(text, offered, topic, last) if goes_on else []) or [(text, whole)]
-            parts = self._split(text, offered, topic, last, whole.intent)
+                return (self._match_sentences(text, offered, last) if goes_on else []) or [(text, whole)]
+            parts = self._split(text, offered, last, whole.intent)
         else:
-            parts = self._split(text, offered, topic, last)
-        return parts or self._match_sentences(text, offered, topic, last) or [(text, whole)]
+            parts = self._split(text, offered, last)
+        return parts or self._match_sentences(text, offered, last) or [(text, whole)]
 
-    def _match_sentences(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
         rows = chain([parts], asides)
-        found = (self._match_beside(one, offered, topic, last, is_aside=one is not parts) for one in rows)
+        found = (self._match_beside(one, offered, last, is_aside=one is not parts) for one in rows)
         return next(filter(None, found), None) or self._match_about(parts, offered)
 
-    def _match_about(
-        self, parts: Sequence[str], offered: Collection[Any] | None
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _match_about(self, parts: Sequence[str], offered: Offered) -> list[Wish]:
         """The order about an "it" that what is told before it names: "the fan is too loud, turn it off"."""
         *told, order = parts or [""]
         s = self._read(", ".join(told))
         named = {name for kind, name in s.list_values(self._names) if kind == "output"}
-        asks = any("?" in part for part in parts) or self._says_if(s) or self._after(s, self.words["questions"], 0) > 0
+        asks = any("?" in part for part in parts) or self._says_if(s) or s.end_of(self.words["questions"], 0) > 0
         others = [self._book.values(name) for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
         asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
@@ -460,23 +446,21 @@ class WishMatcher(IntentMatcher):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
             is_bound |= any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"], self.words["questions"]))
             is_bound |= s.longest(self._book.values("is_wrong"), i) is not None  # "30 is too high"
-            end = self._after(s, tables[1], i)
+            end = s.end_of(tables[1], i)
             near = s.words[end : end + MAX_SHORT_WORDS] if end else []
             is_reason = s.longest(tables[0], i) or (near and not self.times.count_part(near))
             if not is_bound and not s.after_comma(i) and is_reason:  # "before 3 pm" is none
                 yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
 
-    def _match_beside(
-        self, parts: list[str], offered: Collection[Any] | None, topic: Topic, last: ToolCall, *, is_aside: bool
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _match_beside(self, parts: list[str], offered: Offered, last: LastTurn, *, is_aside: bool) -> list[Wish]:
         """The part of a text that asks or orders, where the others only tell something."""
         if not 1 < len(parts) <= _MAX_WISHES:
             return []
-        found = [self.match(part, offered, topic, last) for part in parts]
+        found = [self.match(part, offered, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if is_whole(first := found[0]):
             intent, action = self.intents[first.intent], first.arguments.get("action")
-            if self._can_be_undone(first) or (last.name and ((intent.after and intent.kind) or action in ENDS)):
+            if self._can_be_undone(first) or (last.call.name and ((intent.after and intent.kind) or action in ENDS)):
                 told[0] = False
                 told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
         if told.count(False) != 1:
@@ -492,7 +476,7 @@ class WishMatcher(IntentMatcher):
         if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
             return []  # "remind me at 6 to feed the cat, the dog"
         moves = self._can_be_undone(match) or match.arguments.get("action") in ENDS
-        begins = parts[0] == part and (moves or (last.name and intent.after))
+        begins = parts[0] == part and (moves or (last.call.name and intent.after))
         reasons = [one for one in parts if one != part]
         is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in reasons)
         is_past &= not self._is_plain_order(part)  # "I had thought of it, heater on"
@@ -500,7 +484,7 @@ class WishMatcher(IntentMatcher):
         is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
         is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
         if begins and is_bare and not rest[0].longest(self.words["polite"], 0):  # "a shout at six? Plot inspection."
-            begin, end = self._after(rest[0], self._book.values("for_word"), 0), self._begin_of_polite(rest[0])
+            begin, end = rest[0].end_of(self._book.values("for_word"), 0), self._begin_of_polite(rest[0])
             # "a timer for 5 minutes for the eggs, please"
             message = rest[0].text(begin, end) if begin < end else parts[1]
             match = match._replace(arguments=match.arguments | {"message": message.strip(" .!")})
@@ -512,10 +496,10 @@ class WishMatcher(IntentMatcher):
 
     def _after_because(self, s: Sentence) -> int:
         """Where a "because" ends that a sentence begins with, or what says that something is so, and does not ask; 0 for none."""
-        aside = self._after(s, self._book.values("aside_word"), 0)
-        asks = any(self._after(s, self.words["questions"], i) for i in range(aside, len(s.words)))
+        aside = s.end_of(self._book.values("aside_word"), 0)
+        asks = any(s.end_of(self.words["questions"], i) for i in range(aside, len(s.words)))
         names = ("because_word", "reason_word", "aside_word")[: 2 + (not asks)]
-        return max(self._after(s, self._book.values(name), 0) for name in names)
+        return max(s.end_of(self._book.values(name), 0) for name in names)
 
     def _read_behind_no(self, text: str) -> Sentence:
         """A sentence without the "no wait" that it begins with: "no wait it is wet already"."""
@@ -532,7 +516,7 @@ class WishMatcher(IntentMatcher):
         begin = min(because, len(s.words) - 1)
         near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
         is_told = self._mood(s, begin, len(s.words)) == "tells"
-        is_told |= because > self._after(s, self._book.values("because_word"), 0)  # "it is already wet"
+        is_told |= because > s.end_of(self._book.values("because_word"), 0)  # "it is already wet"
         reads = match is not None and match.tool != "" and (self.moves(match) or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
@@ -541,7 +525,7 @@ class WishMatcher(IntentMatcher):
     def _begin_of_polite(self, s: Sentence) -> int:
         """Where the polite words begin that a sentence ends with; its length where there are none."""
         polite, ends = self.words["polite"], len(s.words)
-        while begin := next((i for i in range(max(0, ends - 4), ends) if self._after(s, polite, i) == ends), 0):
+        while begin := next((i for i in range(max(0, ends - 4), ends) if s.end_of(polite, i) == ends), 0):
             ends = begin
         return ends
 
@@ -550,9 +534,9 @@ class WishMatcher(IntentMatcher):
         s, words = self._read_behind_no(text), self.words
         begin = self._after_because(s)
         tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
-        is_wish = self._after(s, self._book.values("own_wish"), begin) > 0  # "I want to put the pumpkin out"
+        is_wish = s.end_of(self._book.values("own_wish"), begin) > 0  # "I want to put the pumpkin out"
         is_wish &= not (s.asks or self._says_if(s))
-        is_why = is_told and self._after(s, self._book.values("reason_word"), 0) > 0  # "because he closes"
+        is_why = is_told and s.end_of(self._book.values("reason_word"), 0) > 0  # "because he closes"
         if not (is_wish or self._is_statement(s)) or (is_told and (len(s.words) < 2 or not tells)):
             return False
         names = ("but_word", "drop_verb", "again_word", "every_output")
@@ -572,7 +556,7 @@ class WishMatcher(IntentMatcher):
         named = () if is_article else ("off_word", "on_word", "off_verb")
         firsts = [self._book.values(name) for name in named]
         firsts += [] if is_own else [words["questions"]]
-        return not is_more and not any(self._after(s, table, begin) for table in firsts)
+        return not is_more and not any(s.end_of(table, begin) for table in firsts)
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
@@ -585,9 +569,7 @@ class WishMatcher(IntentMatcher):
         parts = self.intents[match.intent].parts.split()
         return [make_match(self.intents[name], match.said, 1.0, "template") for name in parts]
 
-    def _split(
-        self, text: str, offered: Collection[Any] | None, topic: Topic, last: ToolCall, timed: str = ""
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _split(self, text: str, offered: Offered, last: LastTurn, timed: str = "") -> list[Wish]:
         """The wishes in a row; none where the first is not understood alone. `timed`: the intent that each has to mean."""
         s = Sentence(text, self.words, self._names)
         if len(s.words) > MAX_CLASSIFIED:
@@ -605,13 +587,13 @@ class WishMatcher(IntentMatcher):
             if then >= len(s.words) or s.longest(self.words["bounds"], then):
                 return []  # "every two hours ..., until 8": the end is of the first
             mark = "?" * (s.asks and not s.holds(self.words["requests"]))
-            if not hit and "?" not in s.raw and s.words[0] in self.words["verbs"] and self._after(s, asking, 0):
+            if not hit and "?" not in s.raw and s.words[0] in self.words["verbs"] and s.end_of(asking, 0):
                 return []  # "ist es dunkel, Licht an": a condition
             head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
             last_word = len(s.words) - 1
             for ending in ("",) if timed or last_word in s.counts else ("", s.text(last_word, len(s.words))):
-                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, topic, last)
-                asks = self._after(s, self.words["questions"], then) > 0
+                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, last)
+                asks = s.end_of(self.words["questions"], then) > 0
                 if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
                     continue
                 if not is_complete(first) or (ending and self._moves_with_text(first)):
@@ -638,7 +620,7 @@ class WishMatcher(IntentMatcher):
                 tells = tells or (first.score < 1.0 and not asks_first)  # "keep an eye on the tank and warn me ..."
                 if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
                     same = self._continue_alike(s, i, tail, first, offered, 4)
-                    same = same or (self.match(f"{tail}?", offered, topic, last) if asks_first else None)
+                    same = same or (self.match(f"{tail}?", offered, last) if asks_first else None)
                     rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
                 if self._is_half_said(first, s, then, rest):
                     rest = [(tail, None)]
@@ -654,7 +636,7 @@ class WishMatcher(IntentMatcher):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
                 found = [first, *(match for _, match in rest)]
-                moves = not timed and not last.name and any(map(self.moves, found))
+                moves = not timed and not last.call.name and any(map(self.moves, found))
                 moves = moves and len({one.intent for one in found if one}) > 1
                 moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
                 if moves and not hit and self._share_of_several(text) < MIN_SEVERAL:
@@ -671,12 +653,10 @@ class WishMatcher(IntentMatcher):
                     return frozenset(range(i + 1, i + count))
         return frozenset()
 
-    def _is_half_said(
-        self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[tuple[str, IntentMatch | None]]
-    ) -> bool:
+    def _is_half_said(self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[Wish]) -> bool:
         """Whether what follows leaves open when or how long an order is meant: "the fan and the pump at 8 for a minute"."""
         match = rest[0][1] if rest else None
-        if not match or not self.intents[first.intent].acts or self._after(s, self.words["questions"], begin):
+        if not match or not self.intents[first.intent].acts or s.end_of(self.words["questions"], begin):
             return False
         if match.tool == "output" and match.arguments == SHOWN:
             return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
@@ -705,19 +685,17 @@ class WishMatcher(IntentMatcher):
     def _begins_order(self, s: Sentence, begin: int) -> bool:
         """Whether an order begins at a word, with its verb."""
         for name in ("polite", "requests"):
-            begin = max(begin, self._after(s, self.words[name], begin))
-        if begin < len(s.words) and not self._after(s, self.words["questions"], begin):
-            return stem_word(s.words[begin]) in self._acts or self._after(s, self.words["wants"], begin) > 0
+            begin = max(begin, s.end_of(self.words[name], begin))
+        if begin < len(s.words) and not s.end_of(self.words["questions"], begin):
+            return stem_word(s.words[begin]) in self._acts or s.end_of(self.words["wants"], begin) > 0
         return False
 
     def _is_plain_order(self, text: str) -> bool:
         """Whether a text begins with a verb of any order, behind words that say nothing."""
         s, begin = Sentence(text, self.words), 0
-        while begin < len(s.words) and (
-            end := self._after(s, self._lead, begin) or self._after(s, self.words["polite"], begin)
-        ):
+        while begin < len(s.words) and (end := s.end_of(self._lead, begin) or s.end_of(self.words["polite"], begin)):
             begin = end
-        wishes = (self._after(s, self.words[name], begin) for name in ("wants", "fetches"))
+        wishes = (s.end_of(self.words[name], begin) for name in ("wants", "fetches"))
         return self._begins_order(s, begin) or any(wishes)
 
     def _asks_or_orders(self, s: Sentence, end: int) -> bool:
@@ -731,15 +709,17 @@ class WishMatcher(IntentMatcher):
         return switches and (has_limit or self._says_if(s))
 
     def _continue(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, *, timed: bool
-    ) -> list[tuple[str, IntentMatch | None]]:
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, *, timed: bool
+    ) -> list[Wish]:
         """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
         if not timed and first.tool == "output" and (several := self._continue_twice(s, end, tail, first, offered)):
             return several
         if not timed:
             call = ToolCall("", first.tool, first.arguments)
-            topic = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
-            rest = self._match_all(tail, offered, topic, call)
+            referents = {
+                name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)
+            }
+            rest = self._match_all(tail, offered, LastTurn(referents, call))
             rest = [(said, None if match and _lacks_job(match) else match) for said, match in rest]
             reads = rest and rest[0][1] and not self.moves(rest[0][1])
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
@@ -752,7 +732,7 @@ class WishMatcher(IntentMatcher):
                 return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
         lead = self._core(s)[0][-1] if timed else 2  # "could you remind me at 6 ..."
         for begin in range(min(end, lead + 2), lead, -1) if timed else ():
-            more = self._split(f"{s.text(0, begin)} {tail}", offered, {}, NO_CALL, timed=first.intent)
+            more = self._split(f"{s.text(0, begin)} {tail}", offered, NO_TURN, timed=first.intent)
             if more and all(is_complete(match) for _, match in more):
                 return more  # "and at 9 of the post, and at 10 of the bank"
         same = self._continue_alike(s, end, tail, first, offered, lead + 2)
@@ -763,9 +743,7 @@ class WishMatcher(IntentMatcher):
         moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
         return [(tail, None)] if moves and not timed else []
 
-    def _continue_twice(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None
-    ) -> list[tuple[str, IntentMatch | None]]:
+    def _continue_twice(self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered) -> list[Wish]:
         """What follows a first wish that is meant of a second output, too: "turn on the fan" "and the lamp, and tell me ..."."""
         rest = Sentence(tail, self.words)
         for i in range(1, self._begin_of_polite(rest)):  # "the fan, please" is one
@@ -783,7 +761,7 @@ class WishMatcher(IntentMatcher):
         return []
 
     def _continue_alike(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Collection[Any] | None, most: int
+        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, most: int
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
@@ -803,7 +781,7 @@ class WishMatcher(IntentMatcher):
         return None
 
 
-def _share_length(told: list[tuple[str, IntentMatch | None]]) -> list[tuple[str, IntentMatch | None]]:
+def _share_length(told: list[Wish]) -> list[Wish]:
     """Return `told`; of the rules that switch an output on one says how long for all: "for 2 minutes at 6 on weekdays and at 19
     on sundays".
     """
@@ -830,7 +808,7 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
 
 
-def _takes_in(told: Sequence[tuple[str, IntentMatch | None]], match: IntentMatch | None) -> bool:
+def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
     """Whether a later call switches an output as another one does, and has a length: "lamp to 60" "and off in two hours"."""
     given = match.arguments if match and match.tool == "output" else {}
     later = (one.arguments for _, one in told if one and one.tool == "output")
