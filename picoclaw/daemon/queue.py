@@ -1,4 +1,4 @@
-"""The queue of messages: every channel posts here, and a dispatcher answers one by one; what a dead daemon has left is first.
+"""The queue of messages: every channel posts here, and messages are answered one by one; what a dead daemon has left comes first.
 
 What is kept of it in `state.db`, and what drops a message that arrives twice, is store/inbox_outbox.py.
 """

@@ -115,12 +115,16 @@ class OutputsClient:
         """Return the declared name that was meant, such as `grow_light` by `Grow light`."""
         return config.match_name(name.strip(), config.load_outputs(find_outputs_file(self._home)).outputs)
 
-    def wants_yes(self, name: str, level: str, seconds: float = 0.0) -> bool:
-        """Whether a person has to agree to this, which is for the safe level never; raises OutputRefused for too long."""
+    def check_length(self, name: str, seconds: float) -> None:
+        """Raise OutputRefused where that is longer than an output may be on: as the supervisor would, but when it is planned."""
         output = config.load_outputs(find_outputs_file(self._home)).outputs.get(name.strip())
         if output and seconds > (most := output.longest_on_s):
             why = f"{name} may be on for {most:g} s: ask for at most {most:g} s"
             raise OutputRefused(f"{name} was refused: rule 'longest_on': {why}")
+
+    def wants_yes(self, name: str, level: str) -> bool:
+        """Whether a person has to agree to this: no for what is not known, or for the way to the safe level."""
+        output = config.load_outputs(find_outputs_file(self._home)).outputs.get(name.strip())
         with contextlib.suppress(ValueError):
             if output and config.parse_level(level) == output.safe_level:
                 return False

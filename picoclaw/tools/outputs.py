@@ -60,8 +60,9 @@ class OutputTool:
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         if arguments["action"] != "set":
             return "read" if arguments["action"] == "list" else "safe"
-        ask = self._client.wants_yes(self._client.meant(arguments["name"]), arguments["level"], arguments["seconds"])
-        return "actuate" if ask else "switch"
+        name = self._client.meant(arguments["name"])
+        self._client.check_length(name, arguments.get("seconds", 0))
+        return "actuate" if self._client.wants_yes(name, arguments["level"]) else "switch"
 
     def _is_requested(self, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the owner's newest message orders to switch it on, for just this long."""
