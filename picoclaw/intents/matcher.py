@@ -1113,6 +1113,9 @@ class IntentMatcher:
         begin, words = self._core(s)[0][-1], self.words
         asked = [i for i in range(begin) if s.end_of(words["requests"], i)]
         later = [i for i in range(begin + 1, len(s.words)) if s.after_comma(i) or s.words[i - 1] in words["splits"]]
+        for i in later:  # "..., so kindly pause it"
+            end = s.end_of(self._lead, i) or s.end_of(words["polite"], i)
+            later += [end] if end < len(s.words) and end not in {0, *later} else []
         later += [] if is_behind else [begin]
         acts = (self._mood(s, i, len(s.words)) == "acts" and s.words[i] not in words["tells"] for i in later)
         later += [] if is_behind or s.end_of(words["questions"], begin) else asked

@@ -130,7 +130,7 @@ def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
     """What comes of a sentence, and the topics that were answered."""
     message = Message("user", f"<moment>Thursday 2026-05-14 12:00</moment>\n{text}")
     wishes = [match for _, match in provider.understand(Request("", (message,), OFFERED, 100, 0.0))]
-    found = [(provider._matcher.topics.name(match), match) for match in wishes if match]
+    found = [(provider._matcher.topics.find_topic_of(match), match) for match in wishes if match]
     found = [("doing", found[0][1])] if [one.intent for _, one in found] == OVERVIEW else found
     found = [(name, one) for name, one in found if one.tool != "output" or one.arguments.get("name", "fan") in NAMES]
     names = [name for name, _ in found if name]
@@ -141,7 +141,7 @@ def judge(provider: IntentProvider, topic: str, text: str) -> tuple[str, str]:
         if name and match.tool and provider._matcher.intents[match.intent].kind in {"acts", "adds"}
     ]
     if any(match.route == "proposal" and match.arguments for _, match in found):
-        meant = {provider._matcher.topics.name(match._replace(missing="", route="")) for _, match in found}
+        meant = {provider._matcher.topics.find_topic_of(match._replace(missing="", route="")) for _, match in found}
         told = "? " + " + ".join(sorted(meant))
         return ("proposed" if provider._matcher.topics.is_answer(topic, sorted(meant)) else "wrong"), told
     if len(names) < len(wishes) and moves:
@@ -246,6 +246,9 @@ class Rows:
         topics = sorted({one[0] for one in rows})
         numbers = [topics.index(one[0]) for one in rows]
         told = train([one[3] for one in rows], numbers, len(topics), [one[2] for one in rows])
+        told = dict(
+            sorted(told.items(), key=lambda one: (one[1], one[0]))
+        )  # alike ones side by side take an eighth less
         return b"\n".join([json.dumps(topics).encode(), "\t".join(told).encode(), b"".join(told.values())])
 
 
