@@ -1,5 +1,6 @@
 """A person at a terminal: types into a real pty and waits until something is on the screen."""
 
+import contextlib
 import io
 import os
 import pty
@@ -116,6 +117,9 @@ class Person:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if (code := self._process.poll()) is not None:
+                with contextlib.suppress(OSError):  # the end of a terminal; before it comes what is still unread
+                    while select.select([self._screen], [], [], 0)[0]:
+                        self._read()
                 return code
             if select.select([self._screen], [], [], 0.05)[0]:
                 try:

@@ -526,3 +526,46 @@ def test_a_server_of_the_sandbox_service_has_its_errors_apart(tmp_path, monkeypa
 def test_a_line_end_that_comes_in_two_pieces_ends_no_event():
     pieces = iter([b'data: {"a":\r', b"\ndata: 1}\r\n\r\n"])
     assert [event.data for event in http._iter_events(pieces)] == ['{"a":\n1}']
+
+
+class Dying:
+    """A server that is lost at its first call, in a thread of its own which goes on when the next server has been started."""
+
+    def __init__(self, client, started):
+        self._client, self.is_closed, self.loses = client, False, not started
+        self.again = threading.Event()
+        started.append(self)
+
+    def send(self, message, pending, _stop, _seconds):
+        if message["method"] == "initialize":
+            pending.settle({"result": {"protocolVersion": "2025-11-25"}})
+        elif message["method"] == "tools/call" and self.loses:
+            settle = pending.settle
+
+            def settle_and_wait(*given, **named):
+                settle(*given, **named)
+                self.again.wait(5)
+
+            pending.settle = settle_and_wait
+            self.thread = threading.Thread(target=self._client.lose, args=(mcp_client.ServerGone("gone"), self))
+            self.thread.start()
+        elif pending is not None:
+            pending.settle({"result": {}})
+
+    def use_version(self, version):
+        pass
+
+    def close(self):
+        self.is_closed = True
+
+
+def test_a_server_that_is_being_lost_does_not_take_the_next_one_with_it():
+    started = []
+    client = mcp_client.McpClient("bad", lambda client: Dying(client, started))
+    with pytest.raises(mcp_client.ServerGone, match="gone"):
+        client.request("tools/call")
+    assert client.request("tools/call") == {}
+    first, second = started
+    first.again.set()
+    first.thread.join(5)
+    assert (first.is_closed, second.is_closed, client.is_connected) == (True, False, True)

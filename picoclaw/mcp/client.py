@@ -272,8 +272,8 @@ class McpClient:
             notice = mcp.make_notification("notifications/cancelled", {"requestId": number, "reason": "not waited for"})
             try:
                 transport.send(notice, None, Stop(), 2.0)
-            except McpError:
-                self.close()
+            except McpError as error:
+                self.lose(error, transport)
 
     def _get_transport(self) -> Transport:
         if (transport := self._transport) is None:
@@ -321,17 +321,23 @@ class McpClient:
         """Note that the server is gone; the next request starts it again. A `transport` of before is no news."""
         if transport is not None and transport is not self._transport:
             return
-        for pending in list(self._pending.values()):
+        waiting, lost, self._transport = (
+            [*self._pending.values()],
+            self._transport,
+            None,
+        )  # whoever wakes may start it again
+        for pending in waiting:
             unsure = "; whether it did anything is not known" if pending.may_act else ""
             pending.settle(problem=ServerGone(f"{problem}{unsure}"))
-        self.close()
+        if lost is not None:
+            lost.close()
 
     def close(self) -> None:
         """End it; the next request starts it again. From any thread."""
-        transport, self._transport = self._transport, None
+        waiting, transport, self._transport = [*self._pending.values()], self._transport, None
         if transport is not None:
             transport.close()
-        for pending in list(self._pending.values()):
+        for pending in waiting:
             pending.settle(problem=ServerGone(f"{self.name} was ended"))
 
 
