@@ -29,7 +29,7 @@ chat: $(VENV)/run  ## set up and open a chat
 	@$(VENV)/bin/picoclaw chat $(ARGS)
 
 test: $(VENV)/dev  ## set up and run the tests; `make sweep`, `package`, `hostile`, `browser` and `matrix` have the others
-	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) --workers 6 $(patsubst %,--ignore=tests/%,$(APART)) $(ARGS)
+	@PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(PYTEST) --workers 5 $(patsubst %,--ignore=tests/%,$(APART)) $(ARGS)
 
 quick: $(VENV)/dev  ## the tests that start few processes, for another Python: VENV=.venv-3.13 PYTHON=python3.13
 	@$(VENV)/bin/python -m pytest --workers 2 -m "not alone" $(QUICK) $(ARGS)

@@ -43,14 +43,16 @@ class Door:
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         given = {"Authorization": f"Bearer {self.secret}", "Content-Type": "application/json"}
-        line.request(method, path, data, given | {key.replace("_", "-"): value for key, value in headers.items()})
+        try:
+            line.request(method, path, data, given | {key.replace("_", "-"): value for key, value in headers.items()})
+        except OSError:
+            line.close()
+            raise
         return line
 
     def ask(self, method, path, body=None, **headers):
-        line = self.send(method, path, body, **headers)
-        with line.getresponse() as answer:
+        with closing(self.send(method, path, body, **headers)) as line, line.getresponse() as answer:
             text, found = answer.read().decode(), dict(answer.getheaders())
-        line.close()
         return answer.status, json.loads(text) if text.startswith("{") else text, found
 
     def says(self, *texts, stream=False, **more):
