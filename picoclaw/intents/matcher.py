@@ -84,11 +84,8 @@ MAX_TALK_SHARE = 0.4  # of the share of an order
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
-MIN_UNDONE, MIN_ORDERED, MIN_CHAT = (
-    0.1,
-    0.5,
-    0.3,
-)  # of orders, where it is said that nothing was done, and where nothing was asked
+# The shares of orders where it is said that nothing was done, and where nothing was asked; and that of talk.
+MIN_UNDONE, MIN_ORDERED, MIN_CHAT = 0.1, 0.5, 0.3
 _ALL_NOTES = "last 12 months"
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
@@ -690,9 +687,8 @@ class IntentMatcher:
                 found += range(i, i + count)
         row = Sentence(" ".join(s.words[i] for i in found), self.words)
         hours = (self.times.names_a_time(row.words[i:]) and ":" not in word for i, word in enumerate(row.words))
-        clocks = max(
-            sum(b > a for a, b in pairwise([False, *hours])), sum(":" in word for word in row.words)
-        )  # "at 06:30"
+        begun = sum(b > a for a, b in pairwise([False, *hours]))  # "um 21 Uhr" is one
+        clocks = max(begun, sum(":" in word for word in row.words))  # as is "at 06:30"
         if not {*found} <= {*left} or clocks > 1:
             return []
         return found if any(end == len(row.words) for _, end in self._reader.read(slot, row, 0)) else []

@@ -220,14 +220,8 @@ class Sentence:
     def _read_last_note(self, name: str) -> str:
         """The note that was made or found last, and what it begins with up to its verb."""
         is_list, told = self.last.name == "memory_search", str(self.referents.get("_result", [""])[0])
-        notes = [
-            "",
-            *(
-                _FOUND_NOTE.findall(told)
-                if is_list
-                else [str(self.last.arguments.get("text") or self.last.arguments.get("new") or "")]
-            ),
-        ]
+        given = str(self.last.arguments.get("text") or self.last.arguments.get("new") or "")
+        notes = ["", *(_FOUND_NOTE.findall(told) if is_list else [given])]
         place = next(iter(self.list_values(self._tables["ordinals"])), -(len(notes) == 2))  # "the last one"
         note = notes[place] if -len(notes) < place < (len(notes) if is_list else 0) else ""
         if name == "old_note":
@@ -494,9 +488,8 @@ class SlotReader:
     def _it(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """What was spoken of: "it", "the second one" of several; a list where unclear. With `values` it is their words, and nothing where unclear."""
         name = slot.name.lstrip("_")
-        known = (
-            () if name == "job" and s.last.name == "memory_store" else s.referents.get(name, ())
-        )  # "..., and note ..."
+        is_noted = name == "job" and s.last.name == "memory_store"  # "..., and note ..."
+        known = () if is_noted else s.referents.get(name, ())
         if s.last.name == "output" and s.last.arguments.get("action") == "list" and (asked := s.read_last(f"_{name}")):
             known = [asked]  # "is the lamp on?" - "turn it off"
         if slot.part and s.last.name == "cron" and (planned := s.read_last(name)):

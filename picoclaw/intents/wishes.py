@@ -32,7 +32,7 @@ from picoclaw.intents.matcher import (
     IntentMatcher,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
-from picoclaw.intents.times import NO_HOUR, OCLOCK
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
 from picoclaw.messages import ToolCall
 from picoclaw.text import pattern, stem_word
 
@@ -835,8 +835,7 @@ def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
     clocks = [time.removesuffix(OCLOCK) for time in times if time.endswith(OCLOCK)]
     if len(times) < 2 or not clocks:
         return ""
-    hour, _, minute = clocks[0].partition(":")
-    late = f"{(int(hour) + 12) % 24:02}:{minute}"
+    late = format_clock(count_minutes(clocks[0]) + 720)
     are_open = len(clocks) == len(times) and all("_later" in match.intent for match in plans)
     return f"{clocks[0]}, {late}" if are_open or late in times else ""
 
