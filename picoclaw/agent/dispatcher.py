@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from picoclaw.agent.conversation import Pictures, read_pictures
 from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError, StoreNewer
 from picoclaw.messages import (
+    ERROR_PREFIX,
     HEARTBEAT_OK,
     HOOK_SESSIONS,
     NO_HOOKS,
@@ -399,7 +400,7 @@ def _strip_tool_calls(turn: Sequence[Message]) -> tuple[Message, ...]:
 def _render_made_calls(made: Approval) -> list[Message]:
     """Show a model the calls that have waited as its own, with the results: none of that is anybody's word."""
     calls = tuple(replace(one.call, id=f"yes{one.number:06d}") for one in made.each)
-    results = (one.outcome if one.state == "done" else f"error: {one.outcome}" for one in made.each)
+    results = (one.outcome if one.state == "done" else f"{ERROR_PREFIX}{one.outcome}" for one in made.each)
     shown = [Message("tool", text, call_id=call.id) for call, text in zip(calls, results, strict=True)]
     return [Message("assistant", "", calls), *shown]
 

@@ -17,6 +17,7 @@ from picoclaw.agent.conversation import Conversation
 from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError, StoreNewer, ToolError, TurnStopped
 from picoclaw.messages import (
+    ERROR_PREFIX,
     Caller,
     End,
     Event,
@@ -176,7 +177,7 @@ def _finish_awaited(app: AgentApp, task: Task, so_far: Sequence[Message], stop: 
     try:
         said = workflow.get_report(found)
     except ToolError as error:
-        said = f"error: {error}"
+        said = f"{ERROR_PREFIX}{error}"
     return [Message("tool", strip_invisible(said), call_id=call.id)]
 
 

@@ -35,7 +35,7 @@ from picoclaw.config import Config, load_config
 from picoclaw.errors import ConfigError, PicoclawError
 from picoclaw.files import find_shipped
 from picoclaw.hw import detect
-from picoclaw.messages import Caller, Inbound, Origin, Request, ToolCall, TurnHooks
+from picoclaw.messages import ERROR_PREFIX, Caller, Inbound, Origin, Request, ToolCall, TurnHooks
 from picoclaw.prompts import BYTES_A_TOKEN, PROMPT_MODES, Page, count_bytes, estimate_tokens
 from picoclaw.providers import anthropic, openai, spending
 from picoclaw.records import replace
@@ -178,7 +178,7 @@ def _ask(config: Config, text: str, reply: str, acts: str) -> dict[str, Any]:
         done = [
             (f"{run.name} {json.dumps(run.arguments, ensure_ascii=False)}", run.arguments in acting)
             for run in turn.tools
-            if not run.result.startswith("error: ") or "waits for" in run.result
+            if not run.result.startswith(ERROR_PREFIX) or "waits for" in run.result
         ]
     made = [call for call, is_act in done if is_act]
     wanted = [one for one in acts.split(" ;; ") if one]

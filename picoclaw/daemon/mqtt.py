@@ -20,7 +20,7 @@ from picoclaw.daemon.status import get_outputs_status
 from picoclaw.errors import ChannelDown, ConfigError, PicoclawError
 from picoclaw.hw import kernel
 from picoclaw.hw.reading import Reading
-from picoclaw.messages import Caller, ToolCall, Turn, TurnHooks
+from picoclaw.messages import ERROR_PREFIX, Caller, ToolCall, Turn, TurnHooks
 from picoclaw.outputs.config import OutputConfig, load_armed, load_outputs, parse_level
 from picoclaw.outputs.supervisor import STOP_FILE
 from picoclaw.records import replace
@@ -315,7 +315,7 @@ class MqttChannel:
         good, text = self._own_app.toolset.run(ToolCall("fleet", "sensor_read", {"sensor": sensor}), caller)
         self._own_app.stores.settle("mqtt")
         if not good:
-            raise ConfigError(text.removeprefix("error: "))
+            raise ConfigError(text.removeprefix(ERROR_PREFIX))
         return f"{text}\n{self._app.mark}".strip()
 
     def put(self, task: Task) -> bool:

@@ -166,6 +166,7 @@ class Watch:
         self._began = time.monotonic()
         self._end = self._began + patience_s
         self._outcomes: Counter[str] = Counter()
+        self._failures: list[str] = []
         self.cut: dict[str, Any] = {}
         self.status = 125
 
@@ -201,6 +202,8 @@ class Watch:
         print(f"{time.monotonic() - self._began:6.1f} {line}", file=self._log, flush=True)
         if line[:4] in OUTCOMES:
             self._outcomes[line[:4]] += 1
+        if line.startswith("FAIL"):
+            self._failures.append(line)
         if line[:4] in OUTCOMES or line.startswith("     "):
             print(f"{self._name}: {line}", flush=True)
         elif line.startswith("@QMP "):
@@ -223,11 +226,12 @@ class Watch:
             self._machine.uart.sendall(line[5:].upper() + b"\n")
 
     def told(self) -> str:
-        """Sum up, and say what went wrong if the guest did not."""
+        """Sum up, with what failed, and say what went wrong if the guest did not."""
         seconds = time.monotonic() - self._began
         counts = ", ".join(f"{self._outcomes[word]} {word}" for word in OUTCOMES if self._outcomes[word])
         trouble = f"; {TROUBLE[self.status]}" if self.status in TROUBLE else ""
-        return f"lab: {self._name}: {counts or 'no test ran'} in {seconds:.0f} s{trouble}"
+        summary = f"lab: {self._name}: {counts or 'no test ran'} in {seconds:.0f} s{trouble}"
+        return "\n".join([summary, *(f"lab: {self._name}: {line}" for line in self._failures)])
 
 
 def main() -> int:
