@@ -95,11 +95,7 @@ _SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "e
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
-_SAYING_SLOTS = (
-    ("off_word", "off_verb", "off_said", "drop_verb"),
-    ("if_word",),
-    ("when", "often", "seconds", "pause"),
-)
+_SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds", "pause"))
 MAX_BARE_WORDS = 3
 SURE_WORDS = 0.75  # of a request that a job makes
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
@@ -300,6 +296,18 @@ class IntentMatcher:
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
+        return found and self._tell_instead(found, s, begins)
+
+    def _tell_instead(self, found: IntentMatch, s: Sentence, begins: Sequence[int]) -> IntentMatch | None:
+        """Return a match; what is said instead where the question asks for what that does not tell, such as a time."""
+        topic = self.topics.find_topic_of(found) if not self.intents[found.intent].after else ""
+        told = {topic, f"{topic}!" if s.holds(self.words["negations"]) else topic}
+        ifs, ends = self._book.values("if_word"), {*begins, len(s.words)}
+        for part, (instead, *topics) in self.topics.unanswered.items():
+            table = {} if told.isdisjoint(topics) else self._book.values(part)
+            hits = [(i, hit[1]) for i in range(len(s.words)) if (hit := s.longest(table, i))]
+            if any(not s.longest(ifs, i) or not ends.isdisjoint((i, end)) for i, end in hits):
+                return make_match(self.intents[instead], {}, 1.0, "frame") if instead in self.intents else None
         return found
 
     def _join_day(self, s: Sentence) -> str:
@@ -325,12 +333,7 @@ class IntentMatcher:
         return moved and s.longest(self.words["splits"], 0) is not None and not asks and any(times)
 
     def _find(
-        self,
-        s: Sentence,
-        begins: Sequence[int],
-        ends: Sequence[int],
-        polite: Mapping[int, int],
-        offered: Offered,
+        self, s: Sentence, begins: Sequence[int], ends: Sequence[int], polite: Mapping[int, int], offered: Offered
     ) -> IntentMatch | None:
         """What a sentence means by its words, before the classifier is asked."""
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
@@ -519,8 +522,6 @@ class IntentMatcher:
         slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
-            if topic == "output_why" and not named:
-                return None  # "why is it so warm"
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
@@ -745,12 +746,7 @@ class IntentMatcher:
         return None if match.missing else match
 
     def _match_frame(
-        self,
-        s: Sentence,
-        begins: Sequence[int],
-        ends: Sequence[int],
-        offered: Offered,
-        best: IntentMatch | None,
+        self, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Offered, best: IntentMatch | None
     ) -> IntentMatch | None:
         """What a sentence means by the parts that it has, where no template says it; `best` is what one half says."""
         from picoclaw.intents.frames import FrameReader, rank_fit
@@ -781,7 +777,8 @@ class IntentMatcher:
             readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), moves))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
-        waits = all(s.holds(self._book.values(name)) for name in ("tell_word", "if_word"))  # for what is not yet
+        is_past = s.holds(self._book.values("past_verb"))
+        waits = not is_past and all(s.holds(self._book.values(name)) for name in ("tell_word", "if_word"))
         fits = [
             fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after or fit.intent.acts)))
             for reader, open_frames in readers
@@ -790,14 +787,15 @@ class IntentMatcher:
         ]
         more = any(map(s.holds, map(self._book.values, ("more", "higher_word", "lower_word"))))
         compares = more and s.holds(self._book.values("how_much"))  # "how many degrees warmer is it inside?"
-        is_of_now, unknown = not (compares or s.holds(self._book.values("past_verb"))), None
+        is_of_now, unknown = not (compares or is_past), None
         for fit in sorted(fits, key=lambda fit: (*rank_fit(fit), bool(fit.intent.after)), reverse=True):
             if fit.left and best is not None:
                 break
             match = self._planned(self._make_match(fit.intent, s, fit.found), s)
             match = match and match._replace(route="frame" if match.route == "template" else match.route)
-            if match and match.tool == "sensor_read" and match.route == "frame" and not is_of_now:
-                continue  # "did it freeze at the weekend?" is not about now
+            is_now = match is not None and match.tool == "sensor_read" and match.intent != "sensor_ok"
+            if match and is_now and match.route == "frame" and not is_of_now:
+                continue  # "did it freeze at the weekend?" is not about now, "when did it last report?" is
             is_bare = match is not None and fit.intent.after != "" and match.missing not in {"", NEEDS_CLOCK}
             if match and (match.route == "unknown" or is_bare):  # an "it" of nothing: another reading may need none
                 unknown = unknown or match

@@ -198,12 +198,7 @@ class IntentProvider:
         return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
 
     def _take_back(
-        self,
-        said: str,
-        match: IntentMatch | None,
-        referents: Referents,
-        last: ToolCall,
-        made: Sequence[ToolCall],
+        self, said: str, match: IntentMatch | None, referents: Referents, last: ToolCall, made: Sequence[ToolCall]
     ) -> list[IntentMatch | None]:
         """Return `match`, or what takes back a reminder or plan behind a "never mind". `made`: the last calls."""
         switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]

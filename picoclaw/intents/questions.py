@@ -43,17 +43,15 @@ _BESIDE = """
 """
 _ASKING = frozenset(_PARTS).difference(_BESIDE.split())
 """Parts of which a question has one, unless the classifier has said what is asked."""
-_IMPLIED: Mapping[str, Sequence[tuple[str, str]]] = {
-    "low": [("figure", "low")],
-    "high": [("figure", "high")],
-    "mean": [("figure", "mean")],
-    "past": [("past_verb", "was")],
-    "trend": [("trend_word", "trend")],
-    "chart": [("chart_word", "chart")],
-    "compare": [("compare_word", "compare")],
-    "comparetime": [("than_word", "than")],
-    "often": [("how_often", "how often")],
-    "when": [("when_word", "when")],
+_IMPLIED: Mapping[str, tuple[str, str]] = {
+    "past": ("past_verb", "was"),
+    "trend": ("trend_word", "trend"),
+    "chart": ("chart_word", "chart"),
+    "compare": ("compare_word", "compare"),
+    "comparetime": ("than_word", "than"),
+    "often": ("how_often", "how often"),
+    "when": ("when_word", "when"),
+    **{figure: ("figure", figure) for figure in ("low", "high", "mean")},
 }
 """What the topic of a question says where its words do not."""
 _NOW = frozenset({"now", "all"})
@@ -152,8 +150,8 @@ class QuestionReader:
             return None
         if topic not in _NOW and not parts.has("past") and self._names_time(parts, topic):
             return None  # "since lunch"
-        for part, value in _IMPLIED.get(topic, ()):
-            parts.add(part, value)
+        if topic in _IMPLIED:
+            parts.add(*_IMPLIED[topic])
         before = self._read_state(s, size if parts.has("spot", "noun", "quantity") else 0)
         if topic == "more" and not before:
             if (parts.values.keys() <= {"spot", "past_verb"} and not s.asks) or not parts.has(
@@ -399,8 +397,6 @@ class QuestionReader:
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
         is_one = any(is_moment(time) for time in times)  # "at 6:00" has no lowest
-        if parts.has("when_word") and not (figure or is_several or is_one or before):
-            return None  # "when did it get dark?": at which value is not said
         figure = figure or ("" if is_several or is_one or parts.has("now_word") else str(before.get("_figure", "")))
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
         if (figure or is_several) and not found.get("quantity"):

@@ -125,6 +125,7 @@ class Topics:
         self.talk: Mapping[str, float] = tables.get("talk", {})
         maps: Iterator[Mapping[str, str]] = (tables.get(name, {}) for name in ("meant", "proposed", "answers", "fits"))
         self.meant, self.proposed, self._answers, self._fits = maps
+        self.unanswered = {part: told.split() for part, told in tables.get("unanswered", {}).items()}
         self._named: Mapping[str, str] = tables.get("named", {})
 
     def find_topic_of(self, match: IntentMatch) -> str:
