@@ -282,11 +282,7 @@ class ContextBuilder:
             model or next((skill.model for skill in brought if skill.model), ""),
             relied_on=tuple(held),
         )
-        told = [
-            *pages.values(),
-            *prefix.sections,
-            *(Page("what was noted earlier", text) for text in new),
-        ]
+        told = [*pages.values(), *prefix.sections, *(Page("what was noted earlier", text) for text in new)]
         heard = (task.title for task, _ in reports if task.taint or not task.asker)
         taints = (*heard, *dict.fromkeys(page.name for page in told if is_tainted(page.text)))
         taints += self.app.toolset.list_foreign(sorted(prefix.tools))
@@ -372,11 +368,7 @@ class ContextBuilder:
         return [page for page in pages if page.text]
 
     def _facts(
-        self,
-        inbound: Inbound,
-        tools: frozenset[str],
-        skills: Sequence[Skill],
-        virtual: Sequence[Page],
+        self, inbound: Inbound, tools: frozenset[str], skills: Sequence[Skill], virtual: Sequence[Page]
     ) -> PromptFacts:
         """The facts without the pages."""
         from picoclaw.skills import format_listing

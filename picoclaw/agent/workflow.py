@@ -21,9 +21,7 @@ SPAWN_TOOLS = frozenset({SPAWN_TOOL, "spawn_status"})
 DELEGATE_TOOL = "delegate"
 DELEGATE_TOOLS = frozenset({DELEGATE_TOOL, "delegate_search"})
 """Tools of agents; a sub-agent, which nobody knows by name, delegates nothing."""
-FORBIDDEN_TOOLS = frozenset(
-    {"first_run", "message", "sensor_add", "skill_create", "skill_update", "rule", "cron"},
-)
+FORBIDDEN_TOOLS = frozenset({"first_run", "message", "sensor_add", "skill_create", "skill_update", "rule", "cron"})
 """Tools that speak with the owner, need their yes, or plan for the chat that a person is in."""
 
 _MAX_NAME = 40

@@ -343,7 +343,8 @@ class IntentMatcher:
             for match, score in self._fits(s, walk, [i], offered, kind="adds"):
                 missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
                 fits.append((match._replace(missing=missing), score))
-        negated = s.words[-1] in self.words["negates_last"]
+        stops = s.last.name == "output" and s.longest(self._book.values("stop_word"), 0) is not None
+        negated = s.words[-1] in self.words["negates_last"] and not stops  # "stop, not after all"
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
@@ -889,7 +890,9 @@ class IntentMatcher:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
         begins = s.words[:1] and (s.words[0] not in self.words["tells"] or s.longest(self.words["negations"], 0))
         is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
-        is_told = is_negated or s.holds(self.words["reported"]) or self._says_if(s)
+        own = s.end_of(self._book.values("aside_word"), 0) if s.words else 0  # "I think it is ..."
+        is_told = any(s.longest(self.words["reported"], i) for i in range(own, len(s.words)))
+        is_told |= bool(is_negated) or self._says_if(s)
         wrong = self._book.values("is_wrong")  # "30 is too high"
         is_told |= any(word[0].isdigit() and s.longest(wrong, i) for i, word in enumerate(s.words, 1))
         return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
@@ -1140,9 +1143,7 @@ class IntentMatcher:
         return any(word[0].isdigit() for word in s.words) or any(map(s.holds, tables))
 
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
-        """What kind of sentence it is: it "asks", "acts" on what no tool can reach, "tells" something, or is about the
-        world in "general".
-        """
+        """Whether a sentence "asks", "acts" on what no tool can reach, "tells", or is about the world in "general"."""
         words = self._book.words
         if stem_word(s.words[begin]) in self._acts:
             return "acts"

@@ -11,6 +11,7 @@ from typing import Any
 from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS
+from picoclaw.intents.changes import TIMES, keep_job
 from picoclaw.intents.conversation import (
     LOOK_UP,
     clean_text,
@@ -63,7 +64,6 @@ _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
 _SETS = frozenset({"set", "add", "move", "snooze", "update", "change"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
-_TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
@@ -133,7 +133,6 @@ class IntentProvider:
         return [name for name in names if words.issuperset(LETTERS.findall(name))]
 
     def list_topics(self, text: str, least: float) -> set[str]:
-        """See IntentMatcher.list_topics."""
         return self._listen(text).list_topics(clean_text(text), least)
 
     def _listen(self, *texts: str) -> WishMatcher:
@@ -195,7 +194,11 @@ class IntentProvider:
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
         wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
-        return [(said, _add_seconds(self._name(match), messages[-1].text) if match else None) for said, match in wishes]
+        told = list[Wish]()
+        for said, match in wishes:
+            named = match and _keep_end(self._name(match), told, messages)
+            told.append((said, named and _add_seconds(named, messages[-1].text)))
+        return told
 
     def _take_back(
         self, said: str, match: IntentMatch | None, referents: Referents, last: ToolCall, made: Sequence[ToolCall]
@@ -362,14 +365,9 @@ class IntentProvider:
                 spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
                 if last == NO_CALL or self._is_looked_at(last, referents["_since"][0], turn, found):
                     last, referents["_since"] = calls[-1], [turn]
-                elif (
-                    last.name == "cron"
-                    and last.arguments.get("job") in found.get("job", ())
-                    and "message" not in last.arguments
-                ):
-                    before = calls[-1].arguments
-                    planned = {name: before[name] for name in before if name in {"kind", "message"}}
-                    last = ToolCall(last.id, last.name, planned | last.arguments)  # what was planned, and then moved
+                elif last.name == "cron" and last.arguments.get("job") in found.get("job", ()):
+                    changed = list_calls(referents["_since"][0])[-1][1]
+                    last = ToolCall(last.id, last.name, keep_job(last.arguments, calls[-1].arguments, changed))
         is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
         if is_new and (waits := self._find_waiting(referents["_since"][0])):
             referents["waits"] = [waits]
@@ -511,7 +509,7 @@ class IntentProvider:
         if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in _SETS - {"add"}:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}
-        is_alike = given.keys() & _TIMES <= match.arguments.keys()  # no time of day for "every sunday"
+        is_alike = given.keys() & TIMES <= match.arguments.keys()  # no time of day for "every sunday"
         return [(text, match._replace(arguments=match.arguments | given))] if is_alike else []
 
     def read_answer(
@@ -764,16 +762,16 @@ class IntentProvider:
         return match if match.tool == call.name else None
 
 
-def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
-    """What outputs were set to before, as "_before" and "_before NAME"; '' where that is not known any more."""
-    made = [one for turn in split_turns(messages) for one in list_calls(turn) if one[0].name == "output"]
-    done = [call.arguments for call, result in made if not result.startswith("error: ")]
-    moved = [given for given in done if given.get("action") in {"set", "off"}]
-    levels, now = {"_before": ""}, dict[str, str]()
-    for one in moved:
-        name, is_off = str(one.get("name", "")), one["action"] == "off"
-        levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
-        now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
+def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
+    """What outputs were set to before, as "_before" and "_before NAME", '' where unknown, and how long yet, as "_left NAME"."""
+    levels, now = dict[str, Any](_before=""), dict[str, str]()
+    for turn in split_turns(messages):
+        done = [call.arguments for call, told in list_calls(turn) if call.name == "output" and told[:7] != "error: "]
+        for one in (given for given in done if given.get("action") in {"set", "off"}):
+            name, is_off = str(one.get("name", "")), one["action"] == "off"
+            levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
+            now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
+            levels[f"_left {name}"] = one.get("seconds", 0) - count_seconds_passed(turn, messages[-1])
     return levels
 
 
@@ -800,6 +798,16 @@ def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bo
 def _hold(match: IntentMatch | None) -> IntentMatch | None:
     """Return a match that lacks what it names in words, which has to be looked up first."""
     return match._replace(missing=match.missing or NEEDS_LOOK_UP) if match and "_called" in match.said else match
+
+
+def _keep_end(match: IntentMatch, told: Sequence[Wish], messages: Sequence[Message]) -> IntentMatch:
+    """Return a match; another brightness of what is on until a time that was said, before or in `told`, keeps that end."""
+    given, name = match.arguments, str(match.arguments.get("name"))
+    if match.tool != "output" or match.missing or "seconds" in given or not str(given.get("level")).isdecimal():
+        return match
+    ends = [one.arguments.get("seconds", 0) for _, one in told if one and one.arguments.get("name") == name]
+    left = ends[-1] if ends else _find_levels_before(messages).get(f"_left {name}", 0)
+    return match._replace(arguments=given | {"seconds": int(left)}) if left > 0 else match
 
 
 def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:

@@ -355,8 +355,7 @@ class CronTool:
         caller: Caller,
         message: str = "",
         kind: Annotated[
-            Literal["", "reminder", "turn", "fresh", "tool"],
-            "turn, fresh: a task for you; tool: a call",
+            Literal["", "reminder", "turn", "fresh", "tool"], "turn, fresh: a task for you; tool: a call"
         ] = "",
         command: str = "",
         at_seconds: Annotated[float, Span(0, _MAX_AHEAD_S)] = 0.0,
