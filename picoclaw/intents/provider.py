@@ -536,7 +536,6 @@ class IntentProvider:
 
     def _withdraws(self, text: str, call: ToolCall, turns: Sequence[Sequence[Message]]) -> bool:
         """Whether a text ends what a call would add, or change of what was shown before: "delete it again", "never mind"."""
-        text = self._matcher.drop_polite(text)
         if call.arguments.get("action") not in {"add", "change"}:
             return False
         name = f"{call.arguments.get('name')}: "
