@@ -184,8 +184,7 @@ class Draft:
             elif name in self.last:
                 kept[name] = self.last[name]
             elif name in s.referents and name == keep:
-                is_plural = name == "rule" and self.intent.tool and self.holds("plural_word")  # "pause them"
-                named = s.referents.get("rules", s.referents[name]) if is_plural else s.referents[name]
+                named = s.referents[name]
                 kept[name] = named[0] if len(named) == 1 else list(named)
         return kept
 
@@ -682,8 +681,7 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     if len(items) < 2:
         draft.found["_item"] = items[0] if items else named
         return None
-    match, *more = (make_match(draft.intent, draft.found | {"_item": item}, 1.0, "template") for item in items)
-    return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
+    return _call_for_each(draft, "_item", items)
 
 
 def _may_be_several(book: Grammar, items: Sequence[str], text: str) -> bool:
@@ -715,9 +713,7 @@ def _list_items(book: Grammar, text: str) -> list[str]:
             break  # "milk, we are out of it"
         while begin < i - 1 and s.words[begin] in drop:
             begin += 1
-        if i - begin > 1 and all(word in book.values("staple") for word in s.words[begin:i]):
-            items += [s.text(n, n + 1) for n in range(begin, i)]  # "milk eggs bread"
-        elif begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
+        if begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
             items.append(s.text(begin, i))
         begin = joint[1] if joint else i
     return items[:_MAX_ITEMS]
@@ -725,26 +721,43 @@ def _list_items(book: Grammar, text: str) -> list[str]:
 
 def _take_both(draft: Draft) -> IntentMatch | None:
     """ "Turn both off", "cancel both": a call for each."""
-    name, values = "name", draft.found.get("name") if draft.intent.tool == "output" else None
     if "both_jobs" in draft.intent.steps:
-        name, values = "job", list(draft.s.referents.get("jobs", ()))
+        return _take_both_spoken_of(draft)
+    values = draft.found.get("name") if draft.intent.tool == "output" else None
     names = draft.s.list_values(draft.s.names) if values else ()
     if isinstance(values, str) and draft.holds("two_word") and not any(kind == "output" for kind, _ in names):
         values = draft.s.referents.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
         if not values and draft.found["name"] in draft.s.referents.get("name", ()):
             return IntentMatch(draft.intent.name, "", {}, draft.book.say["what"], 1.0, "unknown")
-    if not values or not isinstance(values, list) or not draft.holds("both_word"):
+    if not values or not isinstance(values, list) or not draft.holds("both_word", "plural_word"):
         return None
-    match = make_match(draft.intent, draft.found, 1.0, "template")
-    if name == "job" and (len(values) != 2 or not is_complete(match)):
+    return _call_for_each(draft, "name", values)
+
+
+def _take_both_spoken_of(draft: Draft) -> IntentMatch | None:
+    """ "Cancel both", "pause them": a call for each reminder or rule that was spoken of; of more than two, ask which."""
+    kind = "job" if draft.intent.tool == "cron" else "rule"
+    spoken, meant = list(draft.s.referents.get(f"{kind}s", ())), draft.found.get(kind)
+    is_it = isinstance(meant, list) or meant in spoken
+    if len(spoken) < 2 or not is_it or not draft.holds("both_word", "plural_word"):
         return None
-    more = [{name: value} for value in values[1:]]
-    return match._replace(arguments=match.arguments | {name: values[0]}, said={**match.said, "_more": more})
+    match = make_match(draft.intent, draft.found, 1.0, "template") if len(spoken) == 2 else None
+    draft.found[kind] = spoken
+    return _call_for_each(draft, kind, spoken) if match and not match.missing else None
+
+
+def _call_for_each(draft: Draft, name: str, values: Sequence[Any]) -> IntentMatch:
+    first, *more = (make_match(draft.intent, draft.found | {name: value}, 1.0, "template") for value in values)
+    return first._replace(said={**first.said, "_more": [one.arguments for one in more]})
 
 
 def _ask_which(draft: Draft) -> IntentMatch | None:
     """An "it" that may be several, or nothing."""
-    for names in draft.found.values():
+    for kind, names in draft.found.items():
+        rules = draft.s.referents.get("rule", ()) if kind == "job" and draft.intent.otherwise else ()
+        if isinstance(names, list) and rules and not names:  # "pause it", of a rule
+            found = draft.found | {"job": "", "rule": rules[0] if len(rules) == 1 else list(rules)}
+            return draft.hand_over(draft.intent.otherwise, found)
         if isinstance(names, list):
             answer = fill_fields(draft.book.say["which" if names else "what"], {"names": ", ".join(map(str, names))})
             return IntentMatch(draft.intent.name, "", {}, answer, 1.0, "unclear" if names else "unknown")

@@ -91,7 +91,7 @@ _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
-_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until", "bounds"), ("months", "every", "repeats")
+_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every", "repeats")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
@@ -258,6 +258,11 @@ class IntentMatcher:
             phrases |= dict.fromkeys(said - phrases.keys(), (kind, name))
         self._declared, self._names = names, phrases
 
+    def find_meant_output(self, name: str) -> str:
+        """The declared output that a misspelt name was meant for; '' for none, or several."""
+        named = {phrase: one for phrase, (kind, one) in self._names.items() if kind == "output"}
+        return named.get(SpellingCorrector(named, named, ()).fix(fold_name(name)), "")
+
     def match(self, text: str, offered: Offered = None, last: LastTurn = NO_TURN) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
@@ -295,7 +300,7 @@ class IntentMatcher:
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
-            return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
+            return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
         return found and self._tell_instead(found, s, begins)
 
     def _tell_instead(self, found: IntentMatch, s: Sentence, begins: Sequence[int]) -> IntentMatch | None:
@@ -520,20 +525,14 @@ class IntentMatcher:
         if intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}:
             return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
-        if "_list" in intent.defaults:
-            lists_named = s.list_values(self._book.values("list"))
-            lists = [i for i in range(len(s.words)) if s.longest(self._book.values("list_word"), i)]
-            near = [word for i in lists for word in (*s.words[max(0, i - 1) : i], *s.words[i + 1 :])]
-            if not lists_named and not self._empty.issuperset(near):
-                return None  # "on my christmas list"
-            slots = {"_list": lists_named[0]} if lists_named else {}
         slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
-            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in self._empty]
+            words = {word for name in _EMPTY_WORDS for word in self.words[name]}
+            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
             asks = s.asks or any(word in self.words["questions"] for word in s.words)
             if not query or not asks or s.holds(self.words["general"]):
                 return None
@@ -579,11 +578,13 @@ class IntentMatcher:
                 ):
                     names_one = WHICH in FIELD.findall(sentence)
                     like = self._list_named(s, left) if names_one else []
-                    if names_one and not like:
+                    if names_one and (not like or match.tool != "rule"):
                         break  # nothing says which
                     if like:
-                        said = {**match.said, "_like": {"words": like, "text": text}}
-                        return match._replace(missing=word_exact(self._book, name), route="proposal", said=said)
+                        said = {**match.said, "_called": " ".join(like)}
+                        given = {name: value for name, value in match.arguments.items() if value != HOLE}
+                        match = match._replace(arguments=given, said=said, route="proposal")
+                        return match._replace(missing=word_exact(self._book, name))
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
@@ -591,6 +592,12 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def drop_polite(self, text: str) -> str:
+        """A text without the polite words that it begins and ends with: "actually, please undo that"."""
+        s = self._read(text)
+        begins, ends, _ = self._core(s)
+        return s.text(begins[-1], ends[-1]) if s.words else ""
 
     def is_all_of(self, text: str, *tables: str) -> bool:
         """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
@@ -621,7 +628,8 @@ class IntentMatcher:
 
     def _list_named(self, s: Sentence, left: Sequence[int]) -> list[str]:
         """Those of some words that may name one of a list, with what the tools call the names, values and times in them."""
-        words = [s.words[i] for i in left if s.words[i] not in self._empty and stem_word(s.words[i]) not in self._acts]
+        empty = {word for name in _EMPTY_WORDS for word in self.words[name]}
+        words = [s.words[i] for i in left if s.words[i] not in empty and stem_word(s.words[i]) not in self._acts]
         for i in left:
             words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
             words += ["pump"] if s.longest(self._book.values("water_verb"), i) else []  # "the watering"
@@ -696,7 +704,7 @@ class IntentMatcher:
 
     def _pick_text(self, s: Sentence, left: Sequence[int]) -> str:
         """What is to be said, where no word leads to it: behind a colon, else the longest of the words left in a row."""
-        empty = self._empty | self._reminding.keys()
+        empty = {word for name in _EMPTY_WORDS for word in self.words[name]} | self._reminding.keys()
         runs = [list[int]()]
         for i in left:
             if runs[-1] and (i != runs[-1][-1] + 1 or s.after_comma(i)):
@@ -1020,10 +1028,6 @@ class IntentMatcher:
         return bool(s.words) and s.end_of(self._reminders, i) > 0
 
     @cached_property
-    def _empty(self) -> frozenset[str]:
-        return frozenset(word for name in _EMPTY_WORDS for word in self.words[name])
-
-    @cached_property
     def _reminders(self) -> Mapping[str, Any]:
         return self._book.values("reminder_word")
 
@@ -1212,12 +1216,10 @@ class IntentMatcher:
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:
-    """Whether the last call is one that the intent goes on with: its tool, or "tool:action", "new" for none; one that "waits"
-    for a yes, or none that does where the first word is "kept".
-    """
+    """Whether the last call is one that an intent goes on with: a tool, "tool:action", "new" for none, what "waits"."""
     name, wanted = s.last.name, intent.after.split()
-    if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.referents):
-        return wanted == ["waits"] and "waits" in s.referents
+    if wanted == ["waits"]:
+        return "waits" in s.referents
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return (name or "new") in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted

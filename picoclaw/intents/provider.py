@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS
 from picoclaw.intents.changes import TIMES, keep_job
@@ -49,8 +49,6 @@ from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
-_SHOWN = "that"
-"""What is shown and waits for a yes, as "it" may mean it."""
 _NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
 _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
@@ -67,9 +65,8 @@ _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
-
-
 _NO_RULE = "error: there is no rule "
+_Shown = tuple[str, ToolCall, str]
 
 
 class IntentProvider:
@@ -324,20 +321,11 @@ class IntentProvider:
         """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
         asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
         match = asked[0][1] if len(asked) == 1 else None
-        if not match or not match.said.keys() & {"_like", "_called"}:
+        if not match or "_called" not in match.said:
             return []
-        text = clean_text(messages[-1].text)
-        reply, named = turn[-1].text, text.strip(" .!\n").removeprefix("#")
-        if "_called" in match.said:
-            number = self._find_chosen(text, reply)
-            one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
-            chosen = match._replace(arguments=match.arguments | one, said={}, missing="")
-            return [(asked[0][0], chosen)] if number else []
-        is_meant = reply.startswith(self._matcher.say["meant"].partition("{")[0])
-        if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
-            like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
-            return [(asked[0][0], match._replace(said={**match.said, "_like": like}))]
-        return []
+        number = self._find_chosen(clean_text(messages[-1].text), turn[-1].text)
+        one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
+        return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
 
     def _find_chosen(self, text: str, listed: str) -> str:
         """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
@@ -393,9 +381,8 @@ class IntentProvider:
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
-        told = [result for _, result in list_calls(turn) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-        found = APPROVAL_NUMBER.search(told[0]) if len(told) == 1 else None
-        return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
+        waits = [int(number) for number, _, _ in _list_waits(turn)]
+        return waits[0] if len(waits) == 1 and waits[0] in self._list_waiting() else 0
 
     def _is_looked_at(
         self, last: ToolCall, asked: Sequence[Message], turn: Sequence[Message], found: Referents
@@ -430,13 +417,11 @@ class IntentProvider:
                 return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             referents, last = self._find_last_turn(turns[:-1])
-            return [
-                part
-                for part in self._matcher.match_all(asked, offered, LastTurn(referents, last))
-                if is_complete(part[1])
-            ]
+            told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
+            return [part for part in told if is_complete(part[1])]
         mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
-        if (waits := re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)) and self._is_nod(text):
+        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)
+        if waits and self._matcher.is_all_of(text, "agrees"):
             number = waits[1] or waits[2]
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
@@ -451,11 +436,10 @@ class IntentProvider:
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
             referents |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
-                told = self._matcher.match_all(
-                    f"{asked} {named}", offered, LastTurn(referents, last)
-                )  # "cancel the reminder 2"
+                spoken = LastTurn(referents, last)
+                told = self._matcher.match_all(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
                 if not all(is_complete(match) for _, match in told):
-                    told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
+                    told = self._matcher.match_all(asked, offered, spoken)
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
@@ -514,45 +498,59 @@ class IntentProvider:
 
     def read_answer(
         self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
-    ) -> str:
-        """The command that a plain "yes" or "no" stands for, or a "delete it again" of what `is_waiting` for one yet."""
-        said = fold_name(text.strip(" .!\n").lower())
+    ) -> list[str]:
+        """The commands that a plain "yes" or "no" stands for, or a "delete the lamp one" of what `is_waiting` for one yet."""
+        plain = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
-        for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
-            calls = list_calls(turn)
-            waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-            is_one = len(waits) == 1 and waits[0][1].startswith("error: ")
-            number = APPROVAL_NUMBER.search(waits[0][1]) if is_one else None
-            is_last = number is not None and turn is turns[-1]
-            is_open = is_last and "?" not in text and number is not None and is_waiting(int(number[1]))
-            is_yes = said in matcher.words["agrees"] or (is_open and matcher.is_all_of(text, "agrees"))
-            is_no = said in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
-            if number and is_last and (is_yes or is_no):
-                return f"/{'yes' if is_yes else 'no'} {number[1]}"
-            if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
-                withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0], turns)
-                return f"/no {number[1]}" if number and withdraws else ""
-        return ""
+        waits = _list_waits(turns[-1]) if turns else []
+        is_open = "?" not in text and any(is_waiting(int(number)) for number, _, _ in waits)
+        shown = self._list_shown(turns, is_waiting)
+        row = turns[-1][-1].text.rpartition("\n")[2] if len(shown) == len(self._list_waiting()) == 1 else ""
+        mark = matcher.say["waits"].partition("{number}")[2].partition("{")[0]
+        if waits or any(row.startswith(f"{number}{mark}") for number, _, _ in shown):  # of a list, all that waits
+            is_sure = is_open and len(shown) == 1 and matcher.is_all_of(text, "agrees")
+            is_yes = is_sure or plain in matcher.words["agrees"]
+            is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
+            if is_yes or is_no:
+                return [f"/{'yes' if is_yes else 'no'} {number}" for number, _, _ in waits or shown]
+        alone = matcher.drop_polite(text)
+        return (self._answer_named(text, shown) or self._answer_named(alone, shown)) if shown else []
 
-    def _withdraws(self, text: str, call: ToolCall, turns: Sequence[Sequence[Message]]) -> bool:
-        """Whether a text ends what a call would add, or change of what was shown before: "delete it again", "never mind"."""
-        if call.arguments.get("action") not in {"add", "change"}:
-            return False
-        name = f"{call.arguments.get('name')}: "
-        if call.arguments["action"] == "change" and not any(
-            one.arguments.get("action") == "add" and WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS] and name in result
-            for turn in turns
-            for one, result in list_calls(turn)
-        ):
-            return False  # it is kept, and may be what is to be deleted
-        found = self._matcher.match_all(text, {call.name, "cron"}, LastTurn({"rule": [_SHOWN], "job": [0]}, call))
-        match = found[0][1] if len(found) == 1 else None
-        if match and match.intent == "let_be":
-            return True
-        ends = ENDS - {"disable"}  # what is to be paused is wanted
-        if not is_complete(match) or match.arguments.get("action") not in ends:
-            return False
-        return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
+    def _list_shown(self, turns: Sequence[Sequence[Message]], is_waiting: Callable[[int], bool]) -> list[_Shown]:
+        """The number, call and name of each rule that still waits of those shown last; what only changes a kept one is none."""
+        shown, gives = list[_Shown](), self._matcher.tools["rule"]["gives"]["rule"]
+        for turn in turns[:-4:-1]:
+            waits, calls = _list_waits(turn), list_calls(turn)
+            for number, call, means in reversed(waits):
+                names = [*re.findall(gives, means), call.arguments.get("name"), call.arguments.get("output")]
+                shown.append((number, call, next(filter(None, names), "")))
+            if any(call.arguments != LOOK_UP for call, _ in calls) and not waits:
+                break
+        new = {name for _, call, name in shown if call.arguments.get("action") == "add"}
+        return [one for one in reversed(shown) if one[2] in new and is_waiting(int(one[0]))]
+
+    def _answer_named(self, text: str, shown: Sequence[_Shown]) -> list[str]:
+        """The commands for those of the rules shown that a text keeps, or ends: "delete it again", "yes to the lamp one"."""
+        names, last = [*dict.fromkeys(name for _, _, name in shown)], shown[-1]
+        referents = Referents(rule=[last[2]], job=[last[2]], rules=names, jobs=names, waits=[int(last[0])])
+        found = self._matcher.match_all(text, {"rule", "cron"}, LastTurn(referents, last[1]))
+        commands = list[str]()
+        for _, match in found:
+            is_end = is_complete(match) and match.arguments.get("action") in ENDS - {"disable"}
+            ends = is_end or (match is not None and match.intent in {"let_be", "no_named"})
+            if not match or not (ends or match.intent == "yes_named"):
+                return []
+            given = {**match.said, **match.arguments}
+            name = next((given[one] for one in ("name", "job", "rule", "_name", "_called") if one in given), last[2])
+            numbers = [number for number, _, one in shown if one == self._find_shown(str(name), names)]
+            commands += [f"/no {number}" for number in numbers] if ends else [f"/yes {n}" for n in numbers[-1:]]
+        return commands
+
+    def _find_shown(self, said: str, names: Sequence[str]) -> str:
+        """The one of some rules' names that is said so, or by the output that it is of; '' for none or several."""
+        outputs = self._matcher.list_outputs(said)
+        alike = [said] if said in names else [name for name in names if name.rstrip("_0123456789") in outputs]
+        return alike[0] if len(alike) == 1 and alike[0] in (said, *outputs) else ""
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
@@ -654,8 +652,7 @@ class IntentProvider:
 
     def is_shown_first(self, match: IntentMatch) -> bool:
         """Whether a proposal is shown by its tool, which asks for a yes."""
-        is_whole = match.route == "proposal" and bool(match.arguments) and "_like" not in match.said
-        return is_whole and match.tool in self._confirmed()
+        return match.route == "proposal" and bool(match.arguments) and match.tool in self._confirmed()
 
     def _find_retry(self, messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:
         """What is called instead of the only call of the last turn, which has failed; None where nothing is."""
@@ -671,8 +668,7 @@ class IntentProvider:
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]
         results = [message.text for message in messages[asked:] if message.role == "tool"]
-        looks = ("memory_search", "sensor_read")
-        if not asked or not calls or any(call.arguments != LOOK_UP and call.name not in looks for call in calls):
+        if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "sensor_read" for call in calls):
             return []
         wishes = self._understood(messages[:asked], offered)
         now = read_clock(messages)
@@ -738,14 +734,18 @@ class IntentProvider:
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
             left = [one for one in left if one is not match]
+            if match and call.name == "rule" and result.startswith(_NO_RULE):
+                waits = self._lookup.name_waiting(match, str(call.arguments["name"]))
+                told += [waits.answer if waits else self._wording.tell_result(match, result)]
+                told += [] if waits else self._lookup.tell_waiting(match)
+                continue
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
             rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
             told.append(self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
-        is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
-        if is_missed or any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
+        if any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
             told += self._lookup.tell_waiting(matches[-1] if matches else None, asked_of)
         if asked_of and not any(told):
             told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
@@ -759,6 +759,14 @@ class IntentProvider:
         if match.tool != call.name and other and other.tool == call.name:
             return make_match(other, call.arguments, match.score, match.route)
         return match if match.tool == call.name else None
+
+
+def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
+    """The calls of a turn that were shown and asked about: the number of each, and what it means."""
+    calls = [(call, told) for call, told in list_calls(turn) if told.startswith("error: ")]
+    asked = [(call, told) for call, told in calls if WAITING_FOR_APPROVAL in told[:_MAX_HEAD_CHARS]]
+    found = [(APPROVAL_NUMBER.search(told), call, told.rpartition(MEANING_PREFIX)[2]) for call, told in asked]
+    return [(number[1], call, means) for number, call, means in found if number]
 
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
