@@ -818,7 +818,7 @@ def test_a_polite_answer_is_one(home, asked, said, expected):
     call = ToolCall("1", "rule", {"action": "add", "output": "fan", "when": "every day at 13:00"})
     waits = "error: rule was not done yet: it waits for the owner's yes as number 3 (`/yes 3`)\nwhich means: fan"
     turn = [Message("user", asked), Message("assistant", "", (call,)), Message("tool", waits, call_id="1")]
-    assert make_provider(home).read_answer([[*turn, Message("assistant", "?")]], said) == [expected] * (expected != "")
+    assert make_provider(home).read_answer([[*turn, Message("assistant", "?")]], said) == expected
 
 
 def test_a_name_of_the_owners_counts_before_its_translation(home):
@@ -1224,3 +1224,21 @@ def test_until_a_time_of_day_is_a_number_of_seconds(home, text):
 def test_until_a_time_of_day_without_a_clock_switches_nothing(home, monkeypatch):
     monkeypatch.setitem(globals(), "MOMENT", "")
     assert moves(answer(make_provider(home), "leave the fan on until 13:30")) == []
+
+
+LATEST = {
+    "how warm was it outside at 3": ("at 03:00", "at 15:00"),
+    "how warm was it outside at 3 am": ("at 03:00", "at 03:00"),
+    "wie warm wars um 3 draußen": ("at 03:00", "at 15:00"),
+    "wie warm war es um 3 uhr draußen": ("at 03:00", "at 03:00"),
+    "qué temperatura había fuera a las 3": ("at 03:00", "at 15:00"),
+    "il faisait combien dehors à 3h": ("at 03:00", "at 15:00"),
+}
+
+
+@each_row("text", LATEST)
+def test_an_hour_that_was_said_alone_is_the_last_one_that_is_over(home, monkeypatch, text):
+    for clock, when in zip(("12:00", "16:10"), LATEST[text], strict=True):
+        monkeypatch.setitem(globals(), "MOMENT", f"<moment>Monday 2026-11-23 {clock}</moment>\n")
+        calls = answer(make_provider(home), text)
+        assert [call[1]["when"] for call in calls] == [when], clock

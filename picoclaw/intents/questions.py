@@ -6,7 +6,6 @@ yesterday?", "avg too", "what's the difference") is taken from the question befo
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS
@@ -97,12 +96,8 @@ class QuestionReader:
     """Reads questions with the slots of one language."""
 
     def __init__(self, book: Grammar, reader: SlotReader) -> None:
-        self._book, self._reader = book, reader
-
-    @cached_property
-    def _usual(self) -> Mapping[str, str]:
-        """What is asked of a place where no quantity is said."""
-        return self._book.words["usual"]
+        self._book, self._reader, self._usual = book, reader, book.words["usual"]
+        """The last has what is asked of a place where no quantity is said."""
 
     def read(
         self, s: Sentence, begin: int, end: int, topic: str = "", known: Callable[[str], bool] | None = None
@@ -314,6 +309,8 @@ class QuestionReader:
             if not (earlier := step_time(start, str(parts.first("earlier_step")))):
                 return None
             times = [*times, earlier]
+        if times == ["last night"] == [before.get("when")] and parts.values.keys() <= {"past", "past_verb"}:
+            times = [step_time("last night", "night")]  # "heut nacht?" - "und gestern nacht?"
         if len(times) > (2 if apart or before or parts.topic in _OF_TWO else 1):
             return None
         whens, known = ([str(one) for one in s.referents.get(name, ())] for name in ("_whens", "_sensors"))
@@ -492,7 +489,8 @@ def step_time(when: str, step: str) -> str:
     if step == "week":
         return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
     if step == "night" or "night" in when:
-        day = "yesterday" if when in {"last night", "yesterday", "today", ""} else when.removesuffix(" night")
+        day = when.replace("night before last", "day before yesterday").removesuffix(" night")
+        day = "yesterday" if day in {"last", "today", ""} else day
         earlier = step_time(day, f"{'+' * ahead}day")
         return f"{earlier} night" if earlier not in {"", "today"} else ""
     if ahead:
@@ -515,7 +513,9 @@ def keep_hour(when: str, before: str) -> str:
 
 
 def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
-    """A day and a time of day as one, "yesterday at 12:00", one maybe said before; a night `apart` is another time."""
+    """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before; a night `apart` from
+    a day is another time.
+    """
     times = [keep_hour(time, before) for time in times]
     nights = [f"{time} night" for time in times if time in {"yesterday", "day before yesterday", *WEEKDAYS}]
     if len(nights) == 1 and "last night" in times and not apart:
