@@ -79,7 +79,7 @@ SAID = [
     ("bin the reminder about the vents", [("cron", {"action": "list"})]),
     ("Put the watering reminder on hold for now", [("cron", {"action": "list"})]),
     ("carry on with the vents reminder please", [("cron", {"action": "list"})]),
-    ("Pause the frost warning", [("rule", {"action": "list"})]),
+    ("Pause the frost warning", [("rule", {"action": "pause", "name": "1"})]),
     ("Remove the rule that runs the pump when the bed is dry", [("rule", {"action": "list"})]),
     # declared names by other words, several of them, a level and a time in any order
     ("for ten minutes put the grow light on at 30%", on("lamp", level="30", seconds=600)),

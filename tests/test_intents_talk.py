@@ -74,13 +74,12 @@ RULES = ("rule", {"action": "list"})
 WARM = "how warm is it in the greenhouse"
 GREENHOUSE = {"sensor": "greenhouse", "quantity": "temperature"}
 CONVERSATIONS = [
-    (["can you bring that fish reminder of mine to 2 pm"], [LIST]),
-    (["can you bring that fish reminder of mine to 2 pm", "yes"], [LIST, ("cron", {"action": "move", "job": 1, "at": "14:00"})]),
+    (["can you bring that fish reminder of mine to 2 pm"], "I have done nothing: that was not plainly an order."),
     (["can you bring that fish reminder of mine to 2 pm", "what are my reminders", "yes"], "A plain yes answers nothing"),
     (["Kindly resume the milkman reminder from today", "yes"], "A plain yes answers nothing"),
-    (["give the frost rule a wee rest for now", "yes"], [RULES, ("rule", {"action": "pause", "name": "1"})]),
-    (["change the frost rule to 3 degrees", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "3"})]),
-    (["Lower the limit in the frost rule from 5 to 2.5", "yes"], [RULES, ("rule", {"action": "change", "name": "1", "when": "2.5"})]),
+    (["give the frost rule a wee rest for now"], "I have done nothing: that was not plainly an order."),
+    (["change the frost rule to 3 degrees"], [RULES, ("rule", {"action": "change", "name": "1", "when": "3"})]),
+    (["Lower the limit in the frost rule from 5 to 2.5"], [RULES, ("rule", {"action": "change", "name": "1", "when": "2.5"})]),
     (["Can you turn on the fan?"], "I have done nothing yet. Do you mean: turn on the fan? Say yes"),
     (["Can you turn on the fan?", "yes"], [output("set", "fan", level="on")]),
     (["turn on the fan and the pump at 8 for 1 minute"], 'I have done nothing yet. I understand "turn on the fan", but not "the pump at 8 for 1 minute".'),
@@ -172,7 +171,7 @@ CONVERSATIONS = [
     (["don't cancel the reminder"], "I have left the reminders as they are."),
     (["did you cancel the reminder?"], "I have left the reminders as they are."),
     (["should i cancel the reminder"], "I have left the reminders as they are."),
-    (["i cancelled the reminder"], [LIST]),  # only shown
+    (["i cancelled the reminder"], "I have done nothing: that was not plainly an order."),
     (["pause the tank reminder", "resume it"], [("cron", {"action": "enable", "job": 4})]),
     (["what rules do I have", "delete the second one"], [("rule", {"action": "remove", "name": "2"})]),
     (["delete the rule", "the second one"], [("rule", {"action": "remove", "name": "2"})]),
@@ -421,7 +420,7 @@ def test_what_waits_for_a_yes_is_withdrawn_in_other_words(said, is_waiting, answ
         Message("tool", WAITS, call_id="1"),
         Message("assistant", "Shall I keep this rule?"),
     ]
-    assert INTENTS.read_answer([turn], said, lambda number: number == 3 and is_waiting) == answer
+    assert INTENTS.read_answer([turn], said, lambda number: number == 3 and is_waiting) == [answer] * (answer != "")
 
 
 @each_row(("first", "answer"), [(WAITS, "/no 4"), ("the rule is kept: fan: every day at 13:00: switch fan on", "")])
@@ -434,7 +433,37 @@ def test_a_change_that_waits_is_withdrawn_where_its_rule_was_only_shown(first, a
         made = ToolCall(f"{number}", "rule", call)
         told = Message("tool", result, call_id=made.id)
         heard.append([Message("user", said), Message("assistant", "", (made,)), told, Message("assistant", result)])
-    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 4) == answer
+    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 4) == [answer] * (answer != "")
+
+
+@each_row(
+    ("said", "expected"),
+    [
+        ("delete the lamp one", ["/no 4"]),
+        ("cancel the fan rule", ["/no 3"]),
+        ("delete the first one", ["/no 3"]),
+        ("delete the last one", ["/no 4"]),
+        ("delete both", ["/no 3", "/no 4"]),
+        ("delete the pump one", []),
+        ("pause both", []),
+        ("yes to the fan one", ["/yes 3"]),
+        ("yes to both", ["/yes 3", "/yes 4"]),
+        ("no to the lamp", ["/no 4"]),
+        ("not the first one", ["/no 3"]),
+        ("yes", ["/yes 4"]),
+        ("ok perfect", []),  # of which of them?
+    ],
+)
+def test_one_of_several_rules_that_wait_is_named(said, expected):
+    heard = []
+    for number, name in ((3, "fan"), (4, "lamp")):
+        made = ToolCall(f"{number}", "rule", {"action": "add", "output": name, "when": "every day at 13:00"})
+        result = WAITS.replace("number 3", f"number {number}").replace("fan", name)
+        asked = Message("user", f"{name} on every day at 13:00")
+        told = Message("tool", result, call_id=made.id)
+        heard.append([asked, Message("assistant", "", (made,)), told, Message("assistant", "Shall I keep this rule?")])
+    provider = IntentProvider([SHIPPED], declared=lambda: dict.fromkeys(("fan", "lamp", "pump"), "output"))
+    assert provider.read_answer(heard, said, lambda number: number in {3, 4}) == expected
 
 
 def test_a_list_that_is_looked_at_does_not_change_what_waits():
@@ -448,8 +477,8 @@ def test_a_list_that_is_looked_at_does_not_change_what_waits():
         made = ToolCall(f"{number}", "rule", call)
         told = Message("tool", result, call_id=made.id)
         heard.append([Message("user", said), Message("assistant", "", (made,)), told, Message("assistant", result)])
-    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 3) == "/no 3"
-    assert INTENTS.read_answer(heard, "yes", lambda number: number == 3) == ""  # which of them is not said
+    assert INTENTS.read_answer(heard, "delete it", lambda number: number == 3) == ["/no 3"]
+    assert INTENTS.read_answer(heard, "yes", lambda number: number == 3) == []  # which of them is not said
 
 
 def test_a_rule_that_was_shown_is_it():

@@ -101,8 +101,9 @@ class Dispatcher:
         may_command = is_owner(inbound.origin) or self._is_members_command(inbound)
         if may_command and not inbound.foreign and inbound.text.lstrip().startswith("/"):
             return self._run_command(inbound, hooks)
-        if is_owner(inbound.origin) and not inbound.foreign and (command := self._read_plain_answer(inbound)):
-            return self._run_command(inbound._replace(text=command), hooks, asked=inbound.text)
+        answers = self._read_plain_answer(inbound) if is_owner(inbound.origin) and not inbound.foreign else []
+        if turns := [self._run_command(inbound._replace(text=one), hooks, asked=inbound.text) for one in answers]:
+            return turns[-1]._replace(reply="\n".join(turn.reply for turn in turns))
         return self._run_turn(inbound, hooks)
 
     def _translate(self, said: str, inbound: Inbound, turns: Sequence[Sequence[Message]] | None = None) -> str:
@@ -169,13 +170,13 @@ class Dispatcher:
         self.app.stores.sessions.set_agent(inbound.session, first, self.app.now())
         return first
 
-    def _read_plain_answer(self, inbound: Inbound) -> str:
-        """The command that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.
+    def _read_plain_answer(self, inbound: Inbound) -> list[str]:
+        """The commands that a plain "yes" or "no" of the owner's stands for, right behind the question, without a model.
 
         A model asks questions of its own, and a yes may be meant for one of these.
         """
         if self.app.config.model.base_url or len(inbound.text.split()) > _MAX_ANSWER_WORDS:
-            return ""
+            return []
         from picoclaw.intents.provider import IntentProvider
 
         provider = self.app.agent.provider
@@ -183,7 +184,7 @@ class Dispatcher:
             turns = self.app.stores.load_history(inbound.session)[0]
             if isinstance(provider, IntentProvider):
                 return provider.read_answer(turns, replace_surrogates(inbound.text), self._is_waiting)
-        return ""
+        return []
 
     def _is_waiting(self, number: int) -> bool:
         approval = self.app.stores.approvals.get(number)

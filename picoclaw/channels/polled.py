@@ -555,9 +555,7 @@ class PolledChannel(Generic[_Api]):
         pairing: Pairing,
         make_api: Callable[[], _Api],
     ) -> None:
-        """Nothing is connected yet. `wording` has the templates `arrived` and `untrusted`; `note` is told in a line when
-        an outage begins and ends.
-        """
+        """Nothing is connected yet; `wording` has the templates `arrived` and `untrusted`; `note` tells of outages."""
         self._wording, self._timing, self._note, self._pairing = wording, timing, note, pairing
         self._workspace = config.workspace
         self._ending = threading.Event()

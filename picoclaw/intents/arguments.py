@@ -23,6 +23,7 @@ from picoclaw.intents.changes import (
     keep_clock,
     keep_day,
     keep_half_day,
+    leave_out_time,
     list_day_numbers,
     move_end,
     replace_words,
@@ -145,9 +146,7 @@ def read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
 
 
 def step_order(level: str, step: str, last: Mapping[str, Any]) -> SlotValues:
-    """A level in percent that is so much higher or lower, on is 100 and off 0; with a "*" a share of the level, or of the
-    length where that is what was said.
-    """
+    """A level so much higher or lower (on is 100, off 0); with "*" a share of it, or of the length where that was said."""
     is_share, size = step[0] == "*", float(step.lstrip("*"))
     if is_share and last.get("seconds") and level == "on":
         seconds = float(last["seconds"]) * size
@@ -185,8 +184,7 @@ class Draft:
             elif name in self.last:
                 kept[name] = self.last[name]
             elif name in s.referents and name == keep:
-                is_plural = name == "rule" and self.intent.tool and self.holds("plural_word")  # "pause them"
-                named = s.referents.get("rules", s.referents[name]) if is_plural else s.referents[name]
+                named = s.referents[name]
                 kept[name] = named[0] if len(named) == 1 else list(named)
         return kept
 
@@ -287,10 +285,11 @@ def _shift(draft: Draft) -> IntentMatch | None:
 
 
 def _add(draft: Draft) -> IntentMatch | None:
-    """ "Five minutes more" of what has been on for some time."""
+    """ "Five minutes more", or less, of what has been on for some time."""
     more, before = float(draft.found.pop("_add")), float(draft.found.get("seconds", 0))
-    draft.found["seconds"] = int(before + more - draft.passed)
-    return None if before else draft.unknown
+    draft.found["seconds"] = int(before + more * int(draft.found.pop("_way", "1")) - draft.passed)
+    is_clear = before or draft.holds("hold_verb")  # "leave it on for another hour", of what is on without an end
+    return None if is_clear and draft.found["seconds"] > 0 else draft.unknown
 
 
 def _read_amount(draft: Draft) -> IntentMatch | None:
@@ -322,13 +321,11 @@ def _end_wrong_one(draft: Draft) -> None:
 
 
 def _choose_minutes(draft: Draft) -> IntentMatch | None:
-    """A number for what is on for some time is minutes again, and no level; a level of it changes nothing of its end."""
+    """A number for what is on for some time is minutes again, and no level."""
     is_it = "name" not in draft.given or draft.s.holds(draft.book.words["it"])
-    if not draft.last.get("seconds") or not is_it:
-        return None
-    if draft.last.get("level") == "on" and isinstance(draft.found["level"], int):
+    is_amount = draft.last.get("level") == "on" and isinstance(draft.found["level"], int)
+    if is_it and is_amount and draft.last.get("seconds"):
         return draft.hand_over("output_amount", {"_amount": draft.found["level"]})
-    draft.found.setdefault("seconds", int(draft.last["seconds"] - draft.passed))
     return None
 
 
@@ -408,8 +405,9 @@ def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
     clock, before = find_clock(draft.last, draft.result), str(draft.found.get("cron_expr", ""))
     only, is_more = str(draft.found.get("_only", "")), draft.adds_more and draft.intent.name == "cron_days"
-    if is_more and "cron_expr" not in draft.last and only.isdecimal():  # "sunday too", of one on saturday
-        return draft.hand_over("cron_again", {"when": {"at": WEEKDAYS[int(only) - 1]}})
+    if is_more and "cron_expr" not in draft.last and only.isdecimal():  # "sunday too", of one that comes on saturday
+        again = "cron_skip" if draft.last.get("action") == "skip" else "cron_again"
+        return draft.hand_over(again, {"when": {"at": WEEKDAYS[int(only) - 1]}})
     if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
         hour = clock // 60 + 12 * (clock < 720 and draft.holds("evening_word"))
         draft.found["cron_expr"] = " ".join([str(clock % 60), str(hour), *(before or "0 0 * * *").split()[2:]])
@@ -419,6 +417,21 @@ def _change_days(draft: Draft) -> IntentMatch | None:
         return draft.unknown  # "not on wednesday" of every wednesday is one time
     draft.found |= {"cron_expr": days} if days else {}
     return None
+
+
+def _leave_out_time(draft: Draft) -> IntentMatch | None:
+    """ "Not at 19": one of several times of day."""
+    left = leave_out_time(draft.last, str(draft.found.pop("_left").get("at", "")))
+    draft.found |= left
+    return None if left else draft.unknown._replace(answer=draft.book.say["stays_set"], route="unclear")
+
+
+def _plan_other_way(draft: Draft) -> IntentMatch | None:
+    """ "On at 6" of what is to go off is one plan more; "off at 9" of what is to go off at 10 is another time of it."""
+    is_alike = ('"off"' in str(draft.last.get("message"))) == (draft.intent.name == "output_it_off_later")
+    if draft.s.last.name != "cron" or not is_alike or draft.adds_more:
+        return None
+    return draft.hand_over("cron_correct", {"when": draft.found["when"]})
 
 
 def _move(draft: Draft) -> IntentMatch | None:
@@ -668,8 +681,7 @@ def _part_items(draft: Draft) -> IntentMatch | None:
     if len(items) < 2:
         draft.found["_item"] = items[0] if items else named
         return None
-    match, *more = (make_match(draft.intent, draft.found | {"_item": item}, 1.0, "template") for item in items)
-    return match._replace(said={**match.said, "_more": [one.arguments for one in more]})
+    return _call_for_each(draft, "_item", items)
 
 
 def _may_be_several(book: Grammar, items: Sequence[str], text: str) -> bool:
@@ -709,26 +721,43 @@ def _list_items(book: Grammar, text: str) -> list[str]:
 
 def _take_both(draft: Draft) -> IntentMatch | None:
     """ "Turn both off", "cancel both": a call for each."""
-    name, values = "name", draft.found.get("name") if draft.intent.tool == "output" else None
     if "both_jobs" in draft.intent.steps:
-        name, values = "job", list(draft.s.referents.get("jobs", ()))
+        return _take_both_spoken_of(draft)
+    values = draft.found.get("name") if draft.intent.tool == "output" else None
     names = draft.s.list_values(draft.s.names) if values else ()
     if isinstance(values, str) and draft.holds("two_word") and not any(kind == "output" for kind, _ in names):
         values = draft.s.referents.get("_both")  # "is the fan on?" - "and the pump?" - "turn both off"
         if not values and draft.found["name"] in draft.s.referents.get("name", ()):
             return IntentMatch(draft.intent.name, "", {}, draft.book.say["what"], 1.0, "unknown")
-    if not values or not isinstance(values, list) or not draft.holds("both_word"):
+    if not values or not isinstance(values, list) or not draft.holds("both_word", "plural_word"):
         return None
-    match = make_match(draft.intent, draft.found, 1.0, "template")
-    if name == "job" and (len(values) != 2 or not is_complete(match)):
+    return _call_for_each(draft, "name", values)
+
+
+def _take_both_spoken_of(draft: Draft) -> IntentMatch | None:
+    """ "Cancel both", "pause them": a call for each reminder or rule that was spoken of; of more than two, ask which."""
+    kind = "job" if draft.intent.tool == "cron" else "rule"
+    spoken, meant = list(draft.s.referents.get(f"{kind}s", ())), draft.found.get(kind)
+    is_it = isinstance(meant, list) or meant in spoken
+    if len(spoken) < 2 or not is_it or not draft.holds("both_word", "plural_word"):
         return None
-    more = [{name: value} for value in values[1:]]
-    return match._replace(arguments=match.arguments | {name: values[0]}, said={**match.said, "_more": more})
+    match = make_match(draft.intent, draft.found, 1.0, "template") if len(spoken) == 2 else None
+    draft.found[kind] = spoken
+    return _call_for_each(draft, kind, spoken) if match and not match.missing else None
+
+
+def _call_for_each(draft: Draft, name: str, values: Sequence[Any]) -> IntentMatch:
+    first, *more = (make_match(draft.intent, draft.found | {name: value}, 1.0, "template") for value in values)
+    return first._replace(said={**first.said, "_more": [one.arguments for one in more]})
 
 
 def _ask_which(draft: Draft) -> IntentMatch | None:
     """An "it" that may be several, or nothing."""
-    for names in draft.found.values():
+    for kind, names in draft.found.items():
+        rules = draft.s.referents.get("rule", ()) if kind == "job" and draft.intent.otherwise else ()
+        if isinstance(names, list) and rules and not names:  # "pause it", of a rule
+            found = draft.found | {"job": "", "rule": rules[0] if len(rules) == 1 else list(rules)}
+            return draft.hand_over(draft.intent.otherwise, found)
         if isinstance(names, list):
             answer = fill_fields(draft.book.say["which" if names else "what"], {"names": ", ".join(map(str, names))})
             return IntentMatch(draft.intent.name, "", {}, answer, 1.0, "unclear" if names else "unknown")
@@ -768,7 +797,9 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("", _find_named),
         ("compare _other", _find_sense),
         ("it_limit it_place", _read_of_it),
+        ("_left", _leave_out_time),
         ("_only _except", _change_days),
+        ("plan_other_way", _plan_other_way),
         ("move", _move),
         ("keep_day", _keep_day),
         ("retime_rule", _retime_rule),

@@ -7,6 +7,7 @@ from typing import Any
 from picoclaw.intents.times import (
     NO_HOUR,
     OCLOCK,
+    add_half_day,
     count_minutes,
     count_seconds_between,
     format_clock,
@@ -19,6 +20,7 @@ _CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
 _CALENDAR = pattern(r"every (.+) at (\d\d?:\d\d.*)")
 _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
+TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
 _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
@@ -90,6 +92,17 @@ def find_clock(last: Mapping[str, Any], result: str) -> int | None:
     return count_minutes(clock[0]) if clock else None
 
 
+def keep_job(last: Mapping[str, Any], before: Mapping[str, Any], result: str) -> dict[str, Any]:
+    """The arguments of a job behind its last change: what this says nothing of is as before. `result`: what it has told."""
+    kept = {"kind", "message"} | (TIMES if last.get("action") == "update" else set())
+    job = {name: before[name] for name in before if name in kept} | dict(last)
+    days, clock = str(before.get("cron_expr", "")).split(" ")[2:], find_clock(last, result)
+    if days and clock is not None and _CLOCK.fullmatch(str(job.get("at", "")).removesuffix(OCLOCK)):
+        job["cron_expr"] = " ".join([str(clock % 60), str(clock // 60), *days])
+        del job["at"]
+    return job
+
+
 def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
     """A day that takes the place of the one of a weekly job: "saturday rather" of "every sunday at 9"."""
     fields = str(last.get("cron_expr", "")).split(" ")
@@ -132,9 +145,10 @@ def change_rule(
     found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:
     """The last rule by the clock, with what is said; {} where it is none. `end`: see move_end, or "span" for the nearer end."""
-    calendar, options = str(last.get("when", "")), dict(last.get("options") or {})
+    calendar, options, when = str(last.get("when", "")), dict(last.get("options") or {}), found.get("when")
     clock, at = _CLOCK.search(calendar), ""
-    if clock and isinstance(when := found.get("when"), dict):
+    calendar = when if isinstance(when, str) else calendar  # without one of its times
+    if clock and isinstance(when, dict):
         before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
         if end == "span":
             moved = find_moved_end(clock[0], before, str(when.get("at", "")))
@@ -176,6 +190,19 @@ def leave_out_times(row: str, clocks: Collection[str], days: str) -> str:
         return ""
     on = {"day": "*", "weekday": "1-5", "weekend day": "0,6"}.get(told[1], days)
     return f"{int(left[0][3:])} {','.join(str(int(time[:2])) for time in left)} * * {on}"
+
+
+def leave_out_time(last: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """When the last job or rule comes without one of its times of day, in arguments; {} where it has no such, or no other."""
+    clock, rule = at.removesuffix(OCLOCK), _CALENDAR.fullmatch(str(last.get("when", "")))
+    minute, hours, *days = [*str(last.get("cron_expr", "")).split(" "), ""][:5]
+    times = rule[2].split(" and ") if rule else [f"{hour:0>2}:{minute:0>2}" for hour in hours.split(",")]
+    left = [time for time in times if time not in {clock, add_half_day(clock) if clock != at else clock}]
+    if len(left) in {0, len(times)}:
+        return {}
+    if rule:
+        return {"when": f"every {rule[1]} at {' and '.join(left)}"}
+    return {"cron_expr": " ".join([minute, ",".join(str(int(time[:2])) for time in left), *days])}
 
 
 def change_calendar(calendar: str, clock: str = "", only: str = "", without: str = "", *, is_more: bool = False) -> str:

@@ -26,9 +26,7 @@ Trail = tuple[tuple[SentenceSlot, Any], ...]
 
 
 class Piece(NamedTuple):
-    """A part of a frame: one of some slots. `marks` may have "?" (not needed), "+" (more than once) and "^": what stands
-    before it is only a time.
-    """
+    """A part of a frame: one of some slots; `marks`: "?" is not needed, "+" more than once, "^" has only a time before it."""
 
     slots: Sequence[str]
     marks: str = ""
@@ -229,8 +227,6 @@ class FrameReader:
 
 
 class _FrameWalk:
-    """The best way through a sentence for one frame."""
-
     def __init__(self, reader: FrameReader, frame: Frame, intent: Intent) -> None:
         self._reader, self._pieces, self._left = reader, frame.pieces, frame.left
         self._gaps = reader.filler if intent.kind == "" else reader.plain

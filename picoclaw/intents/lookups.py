@@ -10,7 +10,6 @@ from picoclaw.intents.arguments import change_days
 from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
 from picoclaw.intents.conversation import LOOK_UP, find_likest, is_alike, keep_days, keep_named
 from picoclaw.intents.grammar import IntentMatch, Wish, fill_fields, make_match
-from picoclaw.intents.matcher import HOLE
 from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import ANY_ONE, fold_name
 from picoclaw.intents.times import add_half_day
@@ -22,17 +21,12 @@ from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 NAME_WORD = pattern(r"[^\W\d_]+")
 _ALL = "**"
 """Names all that are in the list."""
-_NOTE_ROW = pattern(r"- \d\d:\d\d (?:\([^)\n]*\) )?(.+?)(?= [/…] - |$)", re.MULTILINE)
-"""A note in what a search of them has found."""
-_AHEAD = pattern(r" \((?:in [^()]*|due)\)|(?<=^)[:.] *")
-"""What of a row is another one a minute later, and what parts its number from it."""
 _CLOCK = pattern(r"\d\d:\d\d")
 _LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
 _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
+_NO_OUTPUT = "error: there is no output '"
 _NO_SENSOR, _NO_BOARD, _WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
-
-_PAUSES = frozenset({"pause", "resume", "skip", "disable", "enable"})
 
 Rows = Sequence[str]
 
@@ -57,11 +51,8 @@ class Lookup:
             if "_reach" in match.said and match.arguments.get("action") == "add":
                 sensor, dot, quantity = str(match.arguments["when"]).partition(" ")[0].partition(".")
                 return ToolCall("", "sensor_read", {"quantity": quantity, "sensor": sensor}) if dot else None
-            if "_like" in match.said and len(wishes) == 1:
-                is_note = match.tool.startswith("memory")
-                query = {"query": " ".join(match.said["_like"]["words"])}
-                return ToolCall("", "memory_search", query) if is_note else ToolCall("", match.tool, LOOK_UP)
-            if "_called" in match.said and match.route != "proposal":
+            is_sure = match.route != "proposal" or (match.tool in self._confirmed and len(wishes) == 1)
+            if "_called" in match.said and is_sure:
                 return ToolCall("", match.tool, LOOK_UP)
         return None
 
@@ -69,8 +60,6 @@ class Lookup:
         self, match: IntentMatch | None, result: str, now: datetime | None, spoken: Sequence[str]
     ) -> list[IntentMatch | None]:
         """Return a wish with what was looked up, for each row where all are meant; of several, one of an output `spoken` of."""
-        if match and "_like" in match.said:
-            return [self._use_likest(match, result)]
         if match and "_reach" in match.said:
             return [self._choose_side(match, result)]
         name = match.said.get("_called", "") if match else ""
@@ -83,8 +72,8 @@ class Lookup:
             return [*map(_forget_name, ones)] or [self._answer(match, self._wording.tell(match, result))]
         is_rule = match.tool == "rule" and name != ANY_ONE
         fits = self._find_rules(name, [*rows]) if is_rule else self._find_jobs(name, [*rows], now, spoken)
-        if match.tool == "rule" and not fits and (waits := self._name_waiting(match, name)):
-            return [waits]
+        if match.tool == "rule" and not fits and (pending := self.name_waiting(match, name)):
+            return [pending]
         if len(fits) == 1:
             return [self._use_row(match, fits[0], rows[fits[0]], name)]
         intent = self._matcher.intents[match.intent]
@@ -118,6 +107,12 @@ class Lookup:
             usual = self._matcher.words["usual"].get(sensor, "")
             rest = {key: value for key, value in given.items() if key != "quantity"}
             return call.name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
+        if result.startswith(_NO_OUTPUT) and call.name == "rule":
+            output = self._matcher.find_meant_output(given["output"])
+            mended = {
+                name: given[name].replace(given["output"], output) for name in ("output", "notify") if name in given
+            }
+            return ("rule", given | mended) if output else None
         if result.startswith(_WHICH_SENSOR) and given.get("output") and "rule" in self._confirmed:
             names = self._matcher.words["names"].values()
             meant = {word for named in names if named.startswith("inside") for word in named.split()}
@@ -132,7 +127,8 @@ class Lookup:
             near = ([row for row in rows if one in row.split(": ")[0].split()] for one in spoken)
             return next((found for found in near if len(found) == 1), rows)
         day = self._read_weekday(name)
-        if fits := [row for row in rows if any(_is_called(one, row) for one in (name, day, day[:3]))]:
+        called = (name, day, day[:3], *self._matcher.list_outputs(name))
+        if fits := [row for row in rows if any(_is_called(one, row) for one in called)]:
             return fits  # "the one on sunday" as well
         due = self._matcher.read_due_day(name) if now else ""
         if now and due and (fits := keep_days("\n".join(rows), due, now.date()).splitlines()) and fits[0] in rows:
@@ -144,15 +140,15 @@ class Lookup:
         """The rules, whose rows are not in the owner's words, that have most of those of a name."""
         return [rows[n] for n in find_likest(self._matcher.list_like(name) or name.split(), rows)]
 
-    def _name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:
-        """What to say where the rule to be paused or resumed waits for its yes yet; None where it does not."""
-        waiting = self._list_waiting() if match.arguments.get("action") in _PAUSES else {}
+    def name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:
+        """What to say where the rule that is to be changed waits for its yes yet; None where it does not."""
+        waiting = self._list_waiting()
         fits = [*waiting.values()] if name == ANY_ONE else self._find_rules(name, [*waiting.values()])
+        fits = [means for number, means in waiting.items() if name == str(number)] or fits
         if len(fits) != 1:
             return self._answer(match, "\n".join(self.tell_waiting(match, fits=fits))) if fits else None
         number = next(number for number, means in waiting.items() if means == fits[0])
-        fields = {"waits": number, "rule": fits[0].partition(":")[0]}
-        return self._answer(match, fill_fields(self._matcher.intents["rule_waits"].answer, fields))
+        return self._answer(match, fill_fields(self._matcher.intents["rule_waits"].answer, {"waits": number}))
 
     def _use_row(self, match: IntentMatch, row: str, number: str, name: str) -> IntentMatch:
         """The wish for one row of a list: of several days or times of day, the others stay where one is removed."""
@@ -178,33 +174,6 @@ class Lookup:
             text = fill_fields(say["which"], {"names": ", ".join(numbers)}) if numbers else ""
         waits = [] if numbers and match.tool != "rule" else self.tell_waiting(match._replace(tool="rule"))
         return self._answer(match, "\n".join([text, self._wording.tell(match, result), *waits]).strip())
-
-    def _use_likest(self, match: IntentMatch, result: str) -> IntentMatch:
-        """Ask whether the one of a list is meant that a sentence names best; the call itself where that has been answered."""
-        like, say = match.said["_like"], self._matcher.say
-        list_tool = "memory_search" if match.tool.startswith("memory") else match.tool
-        if match.tool in {"cron", "rule"}:
-            told = next(iter(self._matcher.tools[match.tool]["gives"].values()))
-            found = [(one[1], row[one.end() :]) for row in result.splitlines() if (one := re.match(told, row))]
-            rows = {number: self._wording.tell(match, _AHEAD.sub("", row)) for number, row in found}
-        else:
-            found = [(note, note) for note in dict.fromkeys(_NOTE_ROW.findall(result))]
-            rows = {str(n): note for n, (note, _) in enumerate(found, 1)}
-        names, best = [*rows], find_likest(like["words"], [row for _, row in found])
-        best = [names.index(like["named"])] if like.get("named") in rows else best
-        lines = "\n".join(f"{names[n]}: {rows[names[n]]}" for n in best or range(len(rows)))
-        if len(best) != 1:
-            told = fill_fields(say["which"], {"names": ", ".join(names[n] for n in best)}) if best else say["what"]
-            lines = f"{told}\n{lines}" if lines else self._wording.tell(match._replace(tool=list_tool), result)
-            waits = self.tell_waiting(match) if match.tool == "rule" else []
-            return self._answer(match, "\n".join([lines, *waits]))
-        value, shown = found[best[0]][0], rows[names[best[0]]]
-        done = like["text"].replace(HOLE, value if value != shown else f'"{shown}"')
-        told = fill_fields(say["meant"], {"done": done if value == shown else f'{done} ("{shown}")'})
-        if match.tool not in self._confirmed and shown not in like.get("asked", ""):
-            return self._answer(match, told)
-        made = {name: type(one)(value) if HOLE in str(one) else one for name, one in match.arguments.items()}
-        return match._replace(arguments=made, said={}, missing="", route="frame")
 
     def _choose_side(self, match: IntentMatch, reading: str) -> IntentMatch:
         """A rule for when a value gets to a limit: it is below it where the value is above it now."""
@@ -240,17 +209,15 @@ def merge_calls(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]
     if len(calls) != 2:
         return calls
     (asked, own), (_, other) = calls
-    if names[0] == "memory_search" and names[1] in {"memory_forget", "memory_update"}:
-        return calls[1:]
     if names == ["sensor_read", "fleet_read"]:
         return [(asked, own if other.startswith(_NO_BOARD) else other)]
-    is_instead = names[0] == names[1] and own.startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR))
+    is_instead = names[0] == names[1] and own.startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR, _NO_OUTPUT))
     has_failed = other.startswith("error: ") and WAITING_FOR_APPROVAL not in other
     return calls[1:] if is_instead and not has_failed else calls
 
 
 def _forget_name(match: IntentMatch) -> IntentMatch:
-    return match._replace(said={key: value for key, value in match.said.items() if key != "_called"})
+    return match._replace(missing="", said={key: value for key, value in match.said.items() if key != "_called"})
 
 
 def _is_called(name: str, row: str) -> bool:

@@ -258,6 +258,11 @@ class IntentMatcher:
             phrases |= dict.fromkeys(said - phrases.keys(), (kind, name))
         self._declared, self._names = names, phrases
 
+    def find_meant_output(self, name: str) -> str:
+        """The declared output that a misspelt name was meant for; '' for none, or several."""
+        named = {phrase: one for phrase, (kind, one) in self._names.items() if kind == "output"}
+        return named.get(SpellingCorrector(named, named, ()).fix(fold_name(name)), "")
+
     def match(self, text: str, offered: Offered = None, last: LastTurn = NO_TURN) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
@@ -295,7 +300,7 @@ class IntentMatcher:
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
-            return like._replace(route=found.route, missing="") if like and "_like" in like.said else found
+            return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
         return found and self._tell_instead(found, s, begins)
 
     def _tell_instead(self, found: IntentMatch, s: Sentence, begins: Sequence[int]) -> IntentMatch | None:
@@ -343,7 +348,8 @@ class IntentMatcher:
             for match, score in self._fits(s, walk, [i], offered, kind="adds"):
                 missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
                 fits.append((match._replace(missing=missing), score))
-        negated = s.words[-1] in self.words["negates_last"]
+        stops = s.last.name == "output" and s.longest(self._book.values("stop_word"), 0) is not None
+        negated = s.words[-1] in self.words["negates_last"] and not stops  # "stop, not after all"
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
@@ -572,11 +578,13 @@ class IntentMatcher:
                 ):
                     names_one = WHICH in FIELD.findall(sentence)
                     like = self._list_named(s, left) if names_one else []
-                    if names_one and not like:
+                    if names_one and (not like or match.tool != "rule"):
                         break  # nothing says which
                     if like:
-                        said = {**match.said, "_like": {"words": like, "text": text}}
-                        return match._replace(missing=word_exact(self._book, name), route="proposal", said=said)
+                        said = {**match.said, "_called": " ".join(like)}
+                        given = {name: value for name, value in match.arguments.items() if value != HOLE}
+                        match = match._replace(arguments=given, said=said, route="proposal")
+                        return match._replace(missing=word_exact(self._book, name))
                     return match._replace(missing=fill_fields(self.say["meant"], {"done": text}), route="proposal")
         intent = self.intents[topic if topic in names else names[0]]
         return (
@@ -889,7 +897,9 @@ class IntentMatcher:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
         begins = s.words[:1] and (s.words[0] not in self.words["tells"] or s.longest(self.words["negations"], 0))
         is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
-        is_told = is_negated or s.holds(self.words["reported"]) or self._says_if(s)
+        own = s.end_of(self._book.values("aside_word"), 0) if s.words else 0  # "I think it is ..."
+        is_told = any(s.longest(self.words["reported"], i) for i in range(own, len(s.words)))
+        is_told |= bool(is_negated) or self._says_if(s)
         wrong = self._book.values("is_wrong")  # "30 is too high"
         is_told |= any(word[0].isdigit() and s.longest(wrong, i) for i, word in enumerate(s.words, 1))
         return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
@@ -1140,9 +1150,7 @@ class IntentMatcher:
         return any(word[0].isdigit() for word in s.words) or any(map(s.holds, tables))
 
     def _mood(self, s: Sentence, begin: int, end: int) -> str:
-        """What kind of sentence it is: it "asks", "acts" on what no tool can reach, "tells" something, or is about the
-        world in "general".
-        """
+        """Whether a sentence "asks", "acts" on what no tool can reach, "tells", or is about the world in "general"."""
         words = self._book.words
         if stem_word(s.words[begin]) in self._acts:
             return "acts"
@@ -1208,12 +1216,10 @@ class IntentMatcher:
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:
-    """Whether the last call is one that the intent goes on with: its tool, or "tool:action", "new" for none; one that "waits"
-    for a yes, or none that does where the first word is "kept".
-    """
+    """Whether the last call is one that an intent goes on with: a tool, "tool:action", "new" for none, what "waits"."""
     name, wanted = s.last.name, intent.after.split()
-    if wanted == ["waits"] or (wanted[:1] == ["kept"] and "waits" in s.referents):
-        return wanted == ["waits"] and "waits" in s.referents
+    if wanted == ["waits"]:
+        return "waits" in s.referents
     if name == "output_history" and "name" in s.last.arguments and "output" in wanted:
         return True  # "how long was it on yesterday?" - "off"
     return (name or "new") in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted

@@ -73,9 +73,7 @@ class Onboarding:
         return IntentMatch("unclear", "", {}, f"{unserved}\n{self._say[field]}", 1.0, "unclear")
 
     def _answers(self, field: str, s: Sentence, match: IntentMatch | None) -> bool:
-        """Whether a sentence is an answer to the question for a field, and nothing else: what another intent
-        understands is no answer, unless it has words of that field alone.
-        """
+        """Whether a sentence only answers the question for a field; what another intent understands has its words alone."""
         if not s.words or s.asks or s.raw.lstrip().startswith("<") or self._begins(s, "wants"):
             return False
         if field in _MAX_WORDS:

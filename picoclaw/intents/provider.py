@@ -8,9 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import WAITING_FOR_APPROVAL, ConfigError
+from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS
+from picoclaw.intents.changes import TIMES, keep_job
 from picoclaw.intents.conversation import (
     LOOK_UP,
     clean_text,
@@ -48,8 +49,6 @@ from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
-_SHOWN = "that"
-"""What is shown and waits for a yes, as "it" may mean it."""
 _NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
 _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
@@ -63,13 +62,11 @@ _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
 """Intents that say that nothing more is wanted."""
 _SETS = frozenset({"set", "add", "move", "snooze", "update", "change"})
 _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
-_TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
-
-
 _NO_RULE = "error: there is no rule "
+_Shown = tuple[str, ToolCall, str]
 
 
 class IntentProvider:
@@ -133,7 +130,6 @@ class IntentProvider:
         return [name for name in names if words.issuperset(LETTERS.findall(name))]
 
     def list_topics(self, text: str, least: float) -> set[str]:
-        """See IntentMatcher.list_topics."""
         return self._listen(text).list_topics(clean_text(text), least)
 
     def _listen(self, *texts: str) -> WishMatcher:
@@ -195,10 +191,11 @@ class IntentProvider:
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
         wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
-        head = messages[-1].text
-        return [
-            (said, match and _add_seconds(self._put_past_noon(self._name(match), head), head)) for said, match in wishes
-        ]
+        told, head = list[Wish](), messages[-1].text
+        for said, match in wishes:
+            named = match and _keep_end(self._put_past_noon(self._name(match), head), told, messages)
+            told.append((said, named and _add_seconds(named, head)))
+        return told
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
         """Return a match; of what was measured "at 3", in the half of the day that is over last."""
@@ -333,20 +330,11 @@ class IntentProvider:
         """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
         asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
         match = asked[0][1] if len(asked) == 1 else None
-        if not match or not match.said.keys() & {"_like", "_called"}:
+        if not match or "_called" not in match.said:
             return []
-        text = clean_text(messages[-1].text)
-        reply, named = turn[-1].text, text.strip(" .!\n").removeprefix("#")
-        if "_called" in match.said:
-            number = self._find_chosen(text, reply)
-            one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
-            chosen = match._replace(arguments=match.arguments | one, said={}, missing="")
-            return [(asked[0][0], chosen)] if number else []
-        is_meant = reply.startswith(self._matcher.say["meant"].partition("{")[0])
-        if is_meant if self._is_nod(text) else (named.isdecimal() and f"\n{named}: " in reply):
-            like = match.said["_like"] | {"asked": reply, "named": "" if is_meant else named}
-            return [(asked[0][0], match._replace(said={**match.said, "_like": like}))]
-        return []
+        number = self._find_chosen(clean_text(messages[-1].text), turn[-1].text)
+        one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
+        return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
 
     def _find_chosen(self, text: str, listed: str) -> str:
         """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
@@ -374,14 +362,9 @@ class IntentProvider:
                 spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
                 if last == NO_CALL or self._is_looked_at(last, referents["_since"][0], turn, found):
                     last, referents["_since"] = calls[-1], [turn]
-                elif (
-                    last.name == "cron"
-                    and last.arguments.get("job") in found.get("job", ())
-                    and "message" not in last.arguments
-                ):
-                    before = calls[-1].arguments
-                    planned = {name: before[name] for name in before if name in {"kind", "message"}}
-                    last = ToolCall(last.id, last.name, planned | last.arguments)  # what was planned, and then moved
+                elif last.name == "cron" and last.arguments.get("job") in found.get("job", ()):
+                    changed = list_calls(referents["_since"][0])[-1][1]
+                    last = ToolCall(last.id, last.name, keep_job(last.arguments, calls[-1].arguments, changed))
         is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
         if is_new and (waits := self._find_waiting(referents["_since"][0])):
             referents["waits"] = [waits]
@@ -407,9 +390,8 @@ class IntentProvider:
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
-        told = [result for _, result in list_calls(turn) if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-        found = APPROVAL_NUMBER.search(told[0]) if len(told) == 1 else None
-        return int(found[1]) if found and int(found[1]) in self._list_waiting() else 0
+        waits = [int(number) for number, _, _ in _list_waits(turn)]
+        return waits[0] if len(waits) == 1 and waits[0] in self._list_waiting() else 0
 
     def _is_looked_at(
         self, last: ToolCall, asked: Sequence[Message], turn: Sequence[Message], found: Referents
@@ -444,13 +426,11 @@ class IntentProvider:
                 return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             referents, last = self._find_last_turn(turns[:-1])
-            return [
-                part
-                for part in self._matcher.match_all(asked, offered, LastTurn(referents, last))
-                if is_complete(part[1])
-            ]
+            told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
+            return [part for part in told if is_complete(part[1])]
         mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
-        if (waits := re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)) and self._is_nod(text):
+        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)
+        if waits and self._matcher.is_all_of(text, "agrees"):
             number = waits[1] or waits[2]
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
@@ -465,11 +445,10 @@ class IntentProvider:
             meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
             referents |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
-                told = self._matcher.match_all(
-                    f"{asked} {named}", offered, LastTurn(referents, last)
-                )  # "cancel the reminder 2"
+                spoken = LastTurn(referents, last)
+                told = self._matcher.match_all(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
                 if not all(is_complete(match) for _, match in told):
-                    told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
+                    told = self._matcher.match_all(asked, offered, spoken)
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
@@ -523,51 +502,64 @@ class IntentProvider:
         if not self._matcher.intents[change.intent].after or change.arguments.get("action") not in _SETS - {"add"}:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}
-        is_alike = given.keys() & _TIMES <= match.arguments.keys()  # no time of day for "every sunday"
+        is_alike = given.keys() & TIMES <= match.arguments.keys()  # no time of day for "every sunday"
         return [(text, match._replace(arguments=match.arguments | given))] if is_alike else []
 
     def read_answer(
         self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
-    ) -> str:
-        """The command that a plain "yes" or "no" stands for, or a "delete it again" of what `is_waiting` for one yet."""
-        said = fold_name(text.strip(" .!\n").lower())
+    ) -> list[str]:
+        """The commands that a plain "yes" or "no" stands for, or a "delete the lamp one" of what `is_waiting` for one yet."""
+        plain = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
-        for turn in turns[:-4:-1]:  # what is withdrawn may have been shown before another answer
-            calls = list_calls(turn)
-            waits = [(call, result) for call, result in calls if WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS]]
-            is_one = len(waits) == 1 and waits[0][1].startswith("error: ")
-            number = APPROVAL_NUMBER.search(waits[0][1]) if is_one else None
-            is_last = number is not None and turn is turns[-1]
-            is_open = is_last and "?" not in text and number is not None and is_waiting(int(number[1]))
-            is_yes = said in matcher.words["agrees"] or (is_open and matcher.is_all_of(text, "agrees"))
-            is_no = said in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
-            if number and is_last and (is_yes or is_no):
-                return f"/{'yes' if is_yes else 'no'} {number[1]}"
-            if calls and not all(call.arguments == LOOK_UP for call, _ in calls):  # a list may have been shown since
-                withdraws = number and is_waiting(int(number[1])) and self._withdraws(text, waits[0][0], turns)
-                return f"/no {number[1]}" if number and withdraws else ""
-        return ""
+        waits = _list_waits(turns[-1]) if turns else []
+        is_open = "?" not in text and any(is_waiting(int(number)) for number, _, _ in waits)
+        shown = self._list_shown(turns, is_waiting)
+        row = turns[-1][-1].text.rpartition("\n")[2] if len(shown) == len(self._list_waiting()) == 1 else ""
+        mark = matcher.say["waits"].partition("{number}")[2].partition("{")[0]
+        if waits or any(row.startswith(f"{number}{mark}") for number, _, _ in shown):  # of a list, all that waits
+            is_sure = is_open and len(shown) == 1 and matcher.is_all_of(text, "agrees")
+            is_yes = is_sure or plain in matcher.words["agrees"]
+            is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
+            if is_yes or is_no:
+                return [f"/{'yes' if is_yes else 'no'} {number}" for number, _, _ in waits or shown]
+        alone = matcher.drop_polite(text)
+        return (self._answer_named(text, shown) or self._answer_named(alone, shown)) if shown else []
 
-    def _withdraws(self, text: str, call: ToolCall, turns: Sequence[Sequence[Message]]) -> bool:
-        """Whether a text ends what a call would add, or change of what was shown before: "delete it again", "never mind"."""
-        text = self._matcher.drop_polite(text)
-        if call.arguments.get("action") not in {"add", "change"}:
-            return False
-        name = f"{call.arguments.get('name')}: "
-        if call.arguments["action"] == "change" and not any(
-            one.arguments.get("action") == "add" and WAITING_FOR_APPROVAL in result[:_MAX_HEAD_CHARS] and name in result
-            for turn in turns
-            for one, result in list_calls(turn)
-        ):
-            return False  # it is kept, and may be what is to be deleted
-        found = self._matcher.match_all(text, {call.name, "cron"}, LastTurn({"rule": [_SHOWN], "job": [0]}, call))
-        match = found[0][1] if len(found) == 1 else None
-        if match and match.intent == "let_be":
-            return True
-        ends = ENDS - {"disable"}  # what is to be paused is wanted
-        if not is_complete(match) or match.arguments.get("action") not in ends:
-            return False
-        return match.arguments.get("name") == _SHOWN or match.arguments.get("job") == 0  # and no other one
+    def _list_shown(self, turns: Sequence[Sequence[Message]], is_waiting: Callable[[int], bool]) -> list[_Shown]:
+        """The number, call and name of each rule that still waits of those shown last; what only changes a kept one is none."""
+        shown, gives = list[_Shown](), self._matcher.tools["rule"]["gives"]["rule"]
+        for turn in turns[:-4:-1]:
+            waits, calls = _list_waits(turn), list_calls(turn)
+            for number, call, means in reversed(waits):
+                names = [*re.findall(gives, means), call.arguments.get("name"), call.arguments.get("output")]
+                shown.append((number, call, next(filter(None, names), "")))
+            if any(call.arguments != LOOK_UP for call, _ in calls) and not waits:
+                break
+        new = {name for _, call, name in shown if call.arguments.get("action") == "add"}
+        return [one for one in reversed(shown) if one[2] in new and is_waiting(int(one[0]))]
+
+    def _answer_named(self, text: str, shown: Sequence[_Shown]) -> list[str]:
+        """The commands for those of the rules shown that a text keeps, or ends: "delete it again", "yes to the lamp one"."""
+        names, last = [*dict.fromkeys(name for _, _, name in shown)], shown[-1]
+        referents = Referents(rule=[last[2]], job=[last[2]], rules=names, jobs=names, waits=[int(last[0])])
+        found = self._matcher.match_all(text, {"rule", "cron"}, LastTurn(referents, last[1]))
+        commands = list[str]()
+        for _, match in found:
+            is_end = is_complete(match) and match.arguments.get("action") in ENDS - {"disable"}
+            ends = is_end or (match is not None and match.intent in {"let_be", "no_named"})
+            if not match or not (ends or match.intent == "yes_named"):
+                return []
+            given = {**match.said, **match.arguments}
+            name = next((given[one] for one in ("name", "job", "rule", "_name", "_called") if one in given), last[2])
+            numbers = [number for number, _, one in shown if one == self._find_shown(str(name), names)]
+            commands += [f"/no {number}" for number in numbers] if ends else [f"/yes {n}" for n in numbers[-1:]]
+        return commands
+
+    def _find_shown(self, said: str, names: Sequence[str]) -> str:
+        """The one of some rules' names that is said so, or by the output that it is of; '' for none or several."""
+        outputs = self._matcher.list_outputs(said)
+        alike = [said] if said in names else [name for name in names if name.rstrip("_0123456789") in outputs]
+        return alike[0] if len(alike) == 1 and alike[0] in (said, *outputs) else ""
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
@@ -669,8 +661,7 @@ class IntentProvider:
 
     def is_shown_first(self, match: IntentMatch) -> bool:
         """Whether a proposal is shown by its tool, which asks for a yes."""
-        is_whole = match.route == "proposal" and bool(match.arguments) and "_like" not in match.said
-        return is_whole and match.tool in self._confirmed()
+        return match.route == "proposal" and bool(match.arguments) and match.tool in self._confirmed()
 
     def _find_retry(self, messages: Sequence[Message], offered: Collection[Any]) -> tuple[str, dict[str, Any]] | None:
         """What is called instead of the only call of the last turn, which has failed; None where nothing is."""
@@ -686,8 +677,7 @@ class IntentProvider:
         asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
         calls = [call for message in messages[asked:] for call in message.calls]
         results = [message.text for message in messages[asked:] if message.role == "tool"]
-        looks = ("memory_search", "sensor_read")
-        if not asked or not calls or any(call.arguments != LOOK_UP and call.name not in looks for call in calls):
+        if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "sensor_read" for call in calls):
             return []
         wishes = self._understood(messages[:asked], offered)
         now = read_clock(messages)
@@ -753,14 +743,18 @@ class IntentProvider:
             match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
             match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
             left = [one for one in left if one is not match]
+            if match and call.name == "rule" and result.startswith(_NO_RULE):
+                waits = self._lookup.name_waiting(match, str(call.arguments["name"]))
+                told += [waits.answer if waits else self._wording.tell_result(match, result)]
+                told += [] if waits else self._lookup.tell_waiting(match)
+                continue
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
             rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
             told.append(self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
-        is_missed = any(call.name == "rule" and result.startswith(_NO_RULE) for call, result in calls)
-        if is_missed or any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
+        if any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
             told += self._lookup.tell_waiting(matches[-1] if matches else None, asked_of)
         if asked_of and not any(told):
             told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
@@ -776,16 +770,24 @@ class IntentProvider:
         return match if match.tool == call.name else None
 
 
-def _find_levels_before(messages: Sequence[Message]) -> dict[str, str]:
-    """What outputs were set to before, as "_before" and "_before NAME"; '' where that is not known any more."""
-    made = [one for turn in split_turns(messages) for one in list_calls(turn) if one[0].name == "output"]
-    done = [call.arguments for call, result in made if not result.startswith("error: ")]
-    moved = [given for given in done if given.get("action") in {"set", "off"}]
-    levels, now = {"_before": ""}, dict[str, str]()
-    for one in moved:
-        name, is_off = str(one.get("name", "")), one["action"] == "off"
-        levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
-        now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
+def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
+    """The calls of a turn that were shown and asked about: the number of each, and what it means."""
+    calls = [(call, told) for call, told in list_calls(turn) if told.startswith("error: ")]
+    asked = [(call, told) for call, told in calls if WAITING_FOR_APPROVAL in told[:_MAX_HEAD_CHARS]]
+    found = [(APPROVAL_NUMBER.search(told), call, told.rpartition(MEANING_PREFIX)[2]) for call, told in asked]
+    return [(number[1], call, means) for number, call, means in found if number]
+
+
+def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
+    """What outputs were set to before, as "_before" and "_before NAME", '' where unknown, and how long yet, as "_left NAME"."""
+    levels, now = dict[str, Any](_before=""), dict[str, str]()
+    for turn in split_turns(messages):
+        done = [call.arguments for call, told in list_calls(turn) if call.name == "output" and told[:7] != "error: "]
+        for one in (given for given in done if given.get("action") in {"set", "off"}):
+            name, is_off = str(one.get("name", "")), one["action"] == "off"
+            levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
+            now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
+            levels[f"_left {name}"] = one.get("seconds", 0) - count_seconds_passed(turn, messages[-1])
     return levels
 
 
@@ -812,6 +814,16 @@ def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bo
 def _hold(match: IntentMatch | None) -> IntentMatch | None:
     """Return a match that lacks what it names in words, which has to be looked up first."""
     return match._replace(missing=match.missing or NEEDS_LOOK_UP) if match and "_called" in match.said else match
+
+
+def _keep_end(match: IntentMatch, told: Sequence[Wish], messages: Sequence[Message]) -> IntentMatch:
+    """Return a match; another brightness of what is on until a time that was said, before or in `told`, keeps that end."""
+    given, name = match.arguments, str(match.arguments.get("name"))
+    if match.tool != "output" or match.missing or "seconds" in given or not str(given.get("level")).isdecimal():
+        return match
+    ends = [one.arguments.get("seconds", 0) for _, one in told if one and one.arguments.get("name") == name]
+    left = ends[-1] if ends else _find_levels_before(messages).get(f"_left {name}", 0)
+    return match._replace(arguments=given | {"seconds": int(left)}) if left > 0 else match
 
 
 def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:

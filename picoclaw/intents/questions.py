@@ -513,9 +513,7 @@ def keep_hour(when: str, before: str) -> str:
 
 
 def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
-    """A day and a time of day as one: "yesterday at 12:00", also where one of them was said before; a night `apart` from
-    a day is another time.
-    """
+    """A day and a time of day as one, "yesterday at 12:00", one maybe said before; a night `apart` is another time."""
     times = [keep_hour(time, before) for time in times]
     nights = [f"{time} night" for time in times if time in {"yesterday", "day before yesterday", *WEEKDAYS}]
     if len(nights) == 1 and "last night" in times and not apart:

@@ -413,7 +413,8 @@ class SlotReader:
         if s.words[first] in slot.never or self._is_of_number(slot, s, i):
             return
         for end in range(first + 1, len(s.words) + 1):
-            if slot.without and self._is_condition(slot, s, end - 1):
+            is_parted = slot.name == "_called" and end > first + 1 and s.after_comma(end - 1)
+            if is_parted or (slot.without and self._is_condition(slot, s, end - 1)):
                 return
             yield s.text(first, end), end
 
@@ -624,7 +625,8 @@ class SlotReader:
             clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:
-            if (slot.name == "until" and "at" not in value) or not slot.never.isdisjoint(s.words[i : i + count]):
+            lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
+            if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
                 continue
             is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
             if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):

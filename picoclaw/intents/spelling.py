@@ -24,7 +24,7 @@ class Vocabulary(dict[str, str]):
 class SpellingCorrector:
     """Mends a word that nothing knows to the one keyword it must have been meant for."""
 
-    def __init__(self, keys: Collection[str], vocabulary: Vocabulary, known: Collection[str]) -> None:
+    def __init__(self, keys: Collection[str], vocabulary: Mapping[str, str], known: Collection[str]) -> None:
         """`keys`: what may be meant; `known`: ordinary words that are never corrected."""
         self._keys, self._vocabulary, self._known = keys, vocabulary, known
 

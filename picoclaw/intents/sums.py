@@ -396,9 +396,7 @@ def _compute_easter(year: int) -> date:
 
 
 def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
-    """The day that is told as "25 december", "14", "easter-2", "+1" or "month" (its last one), after now or, where the past
-    is said, before it.
-    """
+    """The day told as "25 december", "14", "easter-2", "+1" or "month" (its last), after now, of the past before it."""
     today = now.date()
     if told in _ENDS:
         first = (today.replace(day=28) + timedelta(days=4)).replace(day=1)
@@ -430,9 +428,7 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
 
 
 def _answer_clock(s: Sentence, book: SumBook, now: datetime) -> Sum | None:
-    """How long it is until a time of day, where a text asks nothing else, "how long till 7", or what time it is then: "what
-    time will it be in 3 hours".
-    """
+    """How long it is until a time of day ("how long till 7"), or what time it is "in 3 hours"; None where it asks more."""
     words, begin, i, ahead = book.words, 0, 0, 0.0
     while i < len(s.words):
         hit = s.longest(words["dates"], i)

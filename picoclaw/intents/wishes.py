@@ -46,8 +46,6 @@ ENDS = frozenset({"off", "remove", "disable"})
 
 
 class WishMatcher(IntentMatcher):
-    """Understands a text with one wish or several."""
-
     def complete_hour(self, found: IntentMatch | None, text: str, offered: Offered) -> IntentMatch | None:
         """Return `found`, with the usual hour where a reminder of days lacks nothing else."""
         lacks = found and (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add"))
@@ -101,6 +99,7 @@ class WishMatcher(IntentMatcher):
         if last.call.name == "output" and 0 < (begin := s.end_of(self._book.values("then_word"), 0)) < len(s.words):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
+        text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
         text = self._put_days_first(text, offered) if "," in text else text
         text = self._drop_reason(text, offered, last) if "," in text else text
         text = self._drop_cause(text, offered, last)
@@ -118,7 +117,6 @@ class WishMatcher(IntentMatcher):
             is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
             if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
                 parts = [(text, again)]
-            parts = parts if is_complete(parts[0][1]) else self._part_start(text, offered) or parts
         told: list[Wish] = []
         for said, match in parts:
             calls = self.list_parts(match) if match else []
@@ -129,6 +127,8 @@ class WishMatcher(IntentMatcher):
         )
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
+        steps = [match is not None and match.intent == "output_step" for _, match in told]
+        told = [part for n, part in enumerate(told) if not (steps[n] and any(steps[:n]))]  # "too bright, dim it"
         return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
 
     def _join_ends(self, text: str, offered: Offered) -> str:
@@ -158,27 +158,6 @@ class WishMatcher(IntentMatcher):
         message = str(match.arguments.get("message", "")) if match.intent == "cron_add" else ""
         words = Sentence(message, self.words).words
         return any(self.times.count_clock(words[i:]) == len(words) - i for i in range(1, len(words)))
-
-    def _part_start(self, text: str, offered: Offered) -> list[Wish]:
-        """The words of the first day and what comes again without them, of "from tomorrow on ... every day at 6"; else nothing."""
-        s = self._read(text)
-        for i in () if "?" in text else range(len(s.words)):
-            if not (begin := s.end_of(self._book.values("from_word"), i)):
-                continue
-            ends = range(min(begin + MAX_SHORT_WORDS, len(s.words)), begin, -1)
-            end = next((end for end in ends if self.times.names_a_day(s.words[begin:end])), 0)
-            around = [s.text(*part) for part in ((0, i), (end, len(s.words))) if end and part[0] < part[1]]
-            rest = " ".join(around)
-            match = self.match(rest, offered) if around else None
-            if around and not is_complete(match):  # "from tomorrow on the lamp shall every day ...", in German
-                said = self._read(rest)
-                when = self._join_time(self._book.slot("calendar"), said, range(len(said.words)))
-                others = (said.words[n] for n in range(len(said.words)) if n not in when)
-                match = self.match(" ".join([*(said.words[n] for n in when), *others]), offered) if when else None
-                match = match if match and match.tool == "rule" else None
-            if is_complete(match) and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS)):
-                return [(s.text(i, end), None), (rest, match)]
-        return []
 
     def _share_day(self, told: Sequence[Wish]) -> list[Wish]:
         """Return `told`; a day that is named once is that of the later jobs, too: "at 6 tomorrow ... and remind me at 8"."""
@@ -310,6 +289,21 @@ class WishMatcher(IntentMatcher):
         word = text.strip(" .!?")
         return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
+    def _drop_wrong_time(self, text: str) -> str:
+        """What is right, of what says first what was wrong: "not monday, tuesday"; "monday not, tuesday" where one says so."""
+        s = self._read(text)
+        begin, size = self._skip_no(s), len(s.words)
+        nots = [s.end_of(self._book.values("not_word"), i) or i for i in range(size)] + [size]
+        times = [i + self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]) for i in range(size)] + [size]
+        for first, second in ((nots, times), (times, nots)):
+            middle, end = first[begin], second[first[begin]]
+            right = s.end_of(self._book.values("but_rather"), end) or end
+            wrong = s.words[middle:end] if first is nots else s.words[begin:middle]
+            is_alike = self.times.names_a_day(wrong) == self.times.names_a_day(s.words[right : times[right]])
+            if begin < middle < end and right < times[right] and is_alike:
+                return s.text(right, len(s.words))
+        return text
+
     def _name_both(self, text: str) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
         named, _, rest = text.partition(":") if ":" in text else text.partition(",")
@@ -414,7 +408,7 @@ class WishMatcher(IntentMatcher):
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
-        if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits"):
+        if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits", "lead"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
         rows = chain([parts], asides)
@@ -712,8 +706,6 @@ class WishMatcher(IntentMatcher):
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, *, timed: bool
     ) -> list[Wish]:
         """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
-        if not timed and first.tool == "output" and (several := self._continue_twice(s, end, tail, first, offered)):
-            return several
         if not timed:
             call = ToolCall("", first.tool, first.arguments)
             referents = {
@@ -743,23 +735,6 @@ class WishMatcher(IntentMatcher):
         moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
         return [(tail, None)] if moves and not timed else []
 
-    def _continue_twice(self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered) -> list[Wish]:
-        """What follows a first wish that is meant of a second output, too: "turn on the fan" "and the lamp, and tell me ..."."""
-        rest = Sentence(tail, self.words)
-        for i in range(1, self._begin_of_polite(rest)):  # "the fan, please" is one
-            joint = rest.longest(self.words["splits"], i)
-            begin = joint[1] if joint else i
-            if not (joint or rest.after_comma(i)) or begin >= len(rest.words):
-                continue
-            same = self._continue_alike(s, end, rest.text(0, i), first, offered, 4)
-            more = same and self._continue(s, end, rest.text(begin, len(rest.words)), first, offered, timed=False)
-            found = [match for _, match in more or []]
-            is_plain = self._begins_order(rest, begin)  # "and the pump at 6" may be of all
-            alike = all(is_plain or one.tool != "output" or one.intent == first.intent for one in found if one)
-            alike &= all(map(is_whole, found))
-            return [(rest.text(0, i), same), *more] if same and more and alike else []
-        return []
-
     def _continue_alike(
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, most: int
     ) -> IntentMatch | None:
@@ -782,9 +757,7 @@ class WishMatcher(IntentMatcher):
 
 
 def _share_length(told: list[Wish]) -> list[Wish]:
-    """Return `told`; of the rules that switch an output on one says how long for all: "for 2 minutes at 6 on weekdays and at 19
-    on sundays".
-    """
+    """Return `told`; how long one rule of an output says is for all: "2 minutes at 6 on weekdays and at 19 on sundays"."""
     rules = [match for _, match in told if match and match.tool == "rule" and match.arguments.get("output")]
     options = [dict(match.arguments.get("options") or {}) for match in rules]
     lengths = {one["lasts"] for one in options if "lasts" in one}
@@ -809,9 +782,11 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
 
 
 def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
-    """Whether a later call switches an output as another one does, and has a length: "lamp to 60" "and off in two hours"."""
+    """Whether a later call does what an earlier one does, and more: "lamp to 60, off in two hours", "too dark, make it 50"."""
     given = match.arguments if match and match.tool == "output" else {}
-    later = (one.arguments for _, one in told if one and one.tool == "output")
+    later = [one.arguments for _, one in told if one and one.tool == "output"]
+    if match and match.intent == "output_step":
+        return any(one.get("name") == given.get("name") for one in later)
     return bool(given) and any("seconds" in one and given.items() < one.items() for one in later)
 
 
@@ -823,13 +798,11 @@ def _switches(match: IntentMatch) -> bool:
 def _lacks_job(match: IntentMatch) -> bool:
     """Whether a match changes a reminder that has no number: one that the sentence itself only sets."""
     changes = match.tool == "cron" and match.arguments.get("action") not in {"add", "list"}
-    return changes and "job" not in match.arguments and match.said.keys().isdisjoint({"_called", "_like"})
+    return changes and "job" not in match.arguments and "_called" not in match.said
 
 
 def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
-    """The times of day that one may mean which comes twice a day, where another plan has the other half of the day, or two
-    plans of outputs each have such a time; '' for none.
-    """
+    """The times of day that one may mean, where another plan has the other half of the day or such a time, too; else ''."""
     plans = [match for match in matches if match and match.tool == "cron" and "at" in match.arguments]
     times = [str(match.arguments["at"]) for match in plans]
     clocks = [time.removesuffix(OCLOCK) for time in times if time.endswith(OCLOCK)]

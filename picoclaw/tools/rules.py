@@ -142,7 +142,10 @@ class RuleTool:
         written = vars(known.written) if known and action == "change" else {}
         made, measured = rules.parse_rule(name, written | table, now, self._zone()), self._measured()
         _require_measured(made, measured)
-        told = "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, measured)])
+        doubts = [*list_doubts(made, self._home, measured)]
+        if doubts and doubts[0].startswith("there is no output") and not doubts[0].endswith(" none"):
+            raise ToolError(doubts[0])
+        told = "\nbut ".join([rules.explain_rule(made), *doubts])
         return _RuleDraft(name, table, told, name in names)
 
     def _make_table(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +210,7 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
     outputs = config.load_outputs(find_outputs_file(home)).outputs
     name = config.match_name(made.written.output, outputs)
     if name not in outputs:
-        yield f"there is no output {name!r}{find_nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
+        yield f"there is no output {name!r}; declared: {', '.join(outputs) or 'none'}"
     elif "rule" not in outputs[name].who:
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif (longest := outputs[name].longest_on_s) < (made.lasts_s or 0.0):

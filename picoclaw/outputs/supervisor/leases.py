@@ -463,9 +463,7 @@ class Leases:
         set_watchdog_deadline: Callable[[float | None], bool],
         written: Callable[[], None] | None = None,
     ) -> None:
-        """`clock` gives boottime; `set_watchdog_deadline(moment)` is False where no watchdog listens. `written` is the
-        Journal's.
-        """
+        """`set_watchdog_deadline(moment)` is False where no watchdog listens; `written` is the Journal's."""
         self._home = home
         self.kind = drivers.kind
         self.drivers = drivers
