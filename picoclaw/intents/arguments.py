@@ -713,7 +713,9 @@ def _list_items(book: Grammar, text: str) -> list[str]:
             break  # "milk, we are out of it"
         while begin < i - 1 and s.words[begin] in drop:
             begin += 1
-        if begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
+        if i - begin > 1 and all(word in book.values("staple") for word in s.words[begin:i]):
+            items += [s.text(n, n + 1) for n in range(begin, i)]  # "milk eggs bread"
+        elif begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
             items.append(s.text(begin, i))
         begin = joint[1] if joint else i
     return items[:_MAX_ITEMS]

@@ -91,7 +91,7 @@ _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
-_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until"), ("months", "every", "repeats")
+_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until", "bounds"), ("months", "every", "repeats")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
@@ -525,14 +525,20 @@ class IntentMatcher:
         if intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}:
             return None  # "and for how long altogether" goes on with something
         slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
+        if "_list" in intent.defaults:
+            lists_named = s.list_values(self._book.values("list"))
+            lists = [i for i in range(len(s.words)) if s.longest(self._book.values("list_word"), i)]
+            near = [word for i in lists for word in (*s.words[max(0, i - 1) : i], *s.words[i + 1 :])]
+            if not lists_named and not self._empty.issuperset(near):
+                return None  # "on my christmas list"
+            slots = {"_list": lists_named[0]} if lists_named else {}
         slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
-            words = {word for name in _EMPTY_WORDS for word in self.words[name]}
-            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in words]
+            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in self._empty]
             asks = s.asks or any(word in self.words["questions"] for word in s.words)
             if not query or not asks or s.holds(self.words["general"]):
                 return None
@@ -593,12 +599,6 @@ class IntentMatcher:
             else None
         )
 
-    def drop_polite(self, text: str) -> str:
-        """A text without the polite words that it begins and ends with: "actually, please undo that"."""
-        s = self._read(text)
-        begins, ends, _ = self._core(s)
-        return s.text(begins[-1], ends[-1]) if s.words else ""
-
     def is_all_of(self, text: str, *tables: str) -> bool:
         """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
         s, i, said = self._read(text), 0, ""
@@ -628,8 +628,7 @@ class IntentMatcher:
 
     def _list_named(self, s: Sentence, left: Sequence[int]) -> list[str]:
         """Those of some words that may name one of a list, with what the tools call the names, values and times in them."""
-        empty = {word for name in _EMPTY_WORDS for word in self.words[name]}
-        words = [s.words[i] for i in left if s.words[i] not in empty and stem_word(s.words[i]) not in self._acts]
+        words = [s.words[i] for i in left if s.words[i] not in self._empty and stem_word(s.words[i]) not in self._acts]
         for i in left:
             words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
             words += ["pump"] if s.longest(self._book.values("water_verb"), i) else []  # "the watering"
@@ -704,7 +703,7 @@ class IntentMatcher:
 
     def _pick_text(self, s: Sentence, left: Sequence[int]) -> str:
         """What is to be said, where no word leads to it: behind a colon, else the longest of the words left in a row."""
-        empty = {word for name in _EMPTY_WORDS for word in self.words[name]} | self._reminding.keys()
+        empty = self._empty | self._reminding.keys()
         runs = [list[int]()]
         for i in left:
             if runs[-1] and (i != runs[-1][-1] + 1 or s.after_comma(i)):
@@ -1026,6 +1025,10 @@ class IntentMatcher:
         s, drop = Sentence(text, self.words), self._book.slot("called_job").never
         i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(self._reminders, i)), 0)
         return bool(s.words) and s.end_of(self._reminders, i) > 0
+
+    @cached_property
+    def _empty(self) -> frozenset[str]:
+        return frozenset(word for name in _EMPTY_WORDS for word in self.words[name])
 
     @cached_property
     def _reminders(self) -> Mapping[str, Any]:

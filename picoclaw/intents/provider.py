@@ -522,8 +522,7 @@ class IntentProvider:
             is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
             if is_yes or is_no:
                 return [f"/{'yes' if is_yes else 'no'} {number}" for number, _, _ in waits or shown]
-        alone = matcher.drop_polite(text)
-        return (self._answer_named(text, shown) or self._answer_named(alone, shown)) if shown else []
+        return self._answer_named(text, shown) if shown else []
 
     def _list_shown(self, turns: Sequence[Sequence[Message]], is_waiting: Callable[[int], bool]) -> list[_Shown]:
         """The number, call and name of each rule that still waits of those shown last; what only changes a kept one is none."""

@@ -22,7 +22,7 @@ from picoclaw.text import pattern
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
-_MAX_PHRASE_WORDS = 6  # of what a table has
+_MAX_PHRASE_WORDS = 7  # of what a table has
 _MIN_HEAD = 2  # letters, of a compound word
 _KINDS = """
     address calendar choice days dir every file folder it label length minutes name number one output past pause percent repeat seconds
@@ -610,8 +610,8 @@ class SlotReader:
         if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
             near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
         readings = [*self.times.once(near, slot.part)]
-        back, ignore = self._words["back"], self._words["ignore"]  # "the day before" is not in a day
-        if s.words[i] in ignore or any(one[1] + 1 < len(near) and near[one[1]] in back for one in readings):
+        back = self._words["back" if slot.kind == "seconds" else "before"]  # "the day before" is not in a day
+        if s.words[i] in self._words["ignore"] or any(near[end + 1 :] and near[end] in back for _, end in readings):
             readings = [one for one in readings if "at" in one[0]]
         repeats = (s.longest(self._words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
         if readings and any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"

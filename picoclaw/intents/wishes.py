@@ -440,6 +440,9 @@ class WishMatcher(IntentMatcher):
             is_bound = s.words[i - 1] in self._book.slot("unconditional").without
             is_bound |= any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"], self.words["questions"]))
             is_bound |= s.longest(self._book.values("is_wrong"), i) is not None  # "30 is too high"
+            is_bound |= (
+                s.words[i - 1] in self.words["units"] and s.words[i] in self.words["before"]
+            )  # "2 days before ..."
             end = s.end_of(tables[1], i)
             near = s.words[end : end + MAX_SHORT_WORDS] if end else []
             is_reason = s.longest(tables[0], i) or (near and not self.times.count_part(near))
@@ -570,10 +573,9 @@ class WishMatcher(IntentMatcher):
             return []
         halves, asking = self.words["halves"], self.words["questions"]
         places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
-        within = self._find_times_of_days(s) if len(places) > 1 else frozenset()
         polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
         # Neither in "a las diez y media" nor behind the first word of "no, 7 is better. We eat at 8".
-        places = [i for i in places if i < polite and i not in within and not s.longest(halves, i)]
+        places = [i for i in places if i < polite and not s.longest(halves, i)]
         places = [i for i in places if not self.is_all_of(s.text(0, i), "declines", "waits")]
         for i in islice(places, _MAX_WISHES):
             hit = s.longest(self.words["splits"], i)
@@ -639,14 +641,6 @@ class WishMatcher(IntentMatcher):
                     return [(head, first), *rest]
         return []
 
-    def _find_times_of_days(self, s: Sentence) -> frozenset[int]:
-        """The words within a row of times that come again: "at 9, at 15 and at 21 every day" is no three wishes."""
-        for i in range(len(s.words)):
-            for repeat, count in self.times.repeated(s.words[i:], ""):
-                if len(repeat.times) > 2:
-                    return frozenset(range(i + 1, i + count))
-        return frozenset()
-
     def _is_half_said(self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[Wish]) -> bool:
         """Whether what follows leaves open when or how long an order is meant: "the fan and the pump at 8 for a minute"."""
         match = rest[0][1] if rest else None
@@ -700,7 +694,8 @@ class WishMatcher(IntentMatcher):
         """Whether something would be switched at once in a sentence that says "if", or "below 12 volts, light off"."""
         switches = any(match and match.tool == "output" and self.moves(match) for match in matches)
         has_limit = not s.asks and any(match and "_beyond" in match.said for match in matches)
-        return switches and (has_limit or self._says_if(s))
+        tells_end = any(match and match.intent == "cron_after" for match in matches[1:])  # "... when it is done"
+        return switches and (has_limit or (self._says_if(s) and not tells_end))
 
     def _continue(
         self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, *, timed: bool
