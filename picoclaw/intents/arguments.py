@@ -308,8 +308,8 @@ def _read_job_amount(draft: Draft) -> IntentMatch | None:
     if not (amount := find_bare_amount(draft.s, draft.found, draft.book.words)):
         return None
     length = read_amount(amount, {"seconds": draft.last.get("at_seconds")}).get("seconds")
-    if "_job_amount" in draft.found and not length:
-        return draft.unknown
+    if "_job_amount" in draft.found and not length:  # "make it 50" of what is planned is no time
+        return draft.hand_over("output_later_level", {"_planned_level": str(amount)}) if amount > 24 else draft.unknown
     draft.found |= {"when": {"at_seconds": length}} if length else {}
     draft.found.pop("_job_amount", None)
     return None
@@ -473,8 +473,8 @@ def _move(draft: Draft) -> IntentMatch | None:
         return _move_by(draft, when["at_seconds"], is_last=bool(is_last))
     if is_last:
         is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
-        is_same = draft.holds("too_word")  # "à la même heure"
-        is_told = names_hour or "_shift" in draft.given or (draft.s.holds(words["oclock"]) and not is_same)
+        is_told = draft.s.holds(words["oclock"]) and not draft.holds("too_word")  # "à la même heure"
+        is_told |= names_hour or "_shift" in draft.given or find_bare_amount(draft.s, draft.found, words) > 0
         is_half = any(words["parts"].get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
         when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
         when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)

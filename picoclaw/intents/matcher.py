@@ -70,7 +70,7 @@ _LEFT_COST = 0.15  # of the score, for each word that was passed over
 MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
-_SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at", "on")
+_SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at", "on", "it")
 SHOWN = {"action": "list"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
@@ -1041,10 +1041,10 @@ class IntentMatcher:
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
         s, i = Sentence(text, self.words), 0
-        tables = [*(self.words[name] for name in _SAYING_NOTHING), self._book.values("instead")]
+        tables = [self._book.values(name) for name in ("instead", "again_word", "remind_verb")]
+        tables += [self.words[name] for name in _SAYING_NOTHING]
         beyond = s.longest(self._book.values("beyond"), 0)
-        limit = self._book.slot("value")
-        if beyond and any(True for _ in self._reader.read(limit, s, beyond[1])):
+        if beyond and any(True for _ in self._reader.read(self._book.slot("value"), s, beyond[1])):
             return True
         while i < len(s.words) and (
             end := max(s.end_of(table, i) for table in tables) or s.words[i][0].isdigit() * (i + 1)

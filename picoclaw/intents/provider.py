@@ -378,7 +378,7 @@ class IntentProvider:
             referents["name"] = named
         moved = (call.arguments for turn in turns[-3:] for call, _ in list_calls(turn) if call.name == "output")
         named = [*dict.fromkeys(str(given.get("name")) for given in moved if given.get("action") in _SETS)]
-        if last.name in READS and len(named) == 1:
+        if last.name in READS | {"output_history"} and named:
             referents.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
         outputs = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
         referents["_both"] = outputs if len(outputs) == 2 else []

@@ -100,14 +100,14 @@ class WishMatcher(IntentMatcher):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
         text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
-        text = self._put_days_first(text, offered) if "," in text else text
+        text = self._put_days_first(text, offered, last) if "," in text else text
         text = self._drop_reason(text, offered, last) if "," in text else text
         text = self._drop_cause(text, offered, last)
         parts = self._match_all(text, offered, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
             parts = self._match_all(joined, offered, last)
         if not any(match for _, match in parts) or any(match and match.missing for _, match in parts):
-            turned = self._put_days_first(text, offered) if "," not in text else text
+            turned = self._put_days_first(text, offered, last) if "," not in text else text
             parts = self._match_all(turned, offered, last) if turned != text else parts
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
@@ -220,7 +220,7 @@ class WishMatcher(IntentMatcher):
         is_behind = len(head.words) in (head.end_of(then, i) for i in range(len(head.words)))
         return is_behind or any(s.end_of(then, i) for i in near)
 
-    def _put_days_first(self, text: str, offered: Offered) -> str:
+    def _put_days_first(self, text: str, offered: Offered, last: LastTurn) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
         head, comma, tail = text.rpartition(",")
         days = self._book.slot("only_days")
@@ -234,7 +234,7 @@ class WishMatcher(IntentMatcher):
             return text
         told = s.text(begin, len(s.words))
         turned = f"{first.text(0, at) if at else ''} {told} {first.text(at, len(first.words))}".strip()
-        match = self.match(turned, offered)
+        match = self.match(turned, offered, last)
         repeats = match is not None and (match.tool == "rule" or "cron_expr" in match.arguments)
         return turned if repeats and is_complete(match) else text
 
@@ -407,7 +407,7 @@ class WishMatcher(IntentMatcher):
 
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
-        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if part.strip()]
+        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits", "lead"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
