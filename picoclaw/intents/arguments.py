@@ -235,6 +235,9 @@ class Draft:
 def _count_times(draft: Draft) -> None:
     if draft.holds("how_often", "how_long_word", "when_word"):  # "when was it above 25?"
         draft.intent = draft.book.intents["history_excursions"]._replace(defaults=draft.intent.defaults)
+        draft.found["_last"] = (
+            draft.holds("when_word") and draft.holds("last_time") and not draft.found.get("when")
+        ) or ""
 
 
 def _choose_quantity(draft: Draft) -> None:

@@ -65,6 +65,8 @@ class FrameReader:
         """The words from `begin` up to `end` are the sentence, without what it begins and ends with out of politeness."""
         self._book, self._reader, self._s, self._begin, self._end = book, reader, s, begin, end
         self._readings: dict[tuple[str, int], list[SlotReading]] = {}
+        self._per = book.values("per_word")
+        """What asks for a figure of each day, which nothing here answers."""
         self._there: dict[str, bool] = {}
 
     def fits(self, frames: Sequence[Frame]) -> Iterator[FrameFit]:
@@ -205,11 +207,6 @@ class FrameReader:
         if not word.isalpha() or any(word in words[name] for name in _NOT_LEFT) or self._s.longest(self._per, i):
             return False
         return word not in self._acts and not self._s.longest(self._days, i)
-
-    @cached_property
-    def _per(self) -> Mapping[str, object]:
-        """What asks for a figure of each day, which nothing here answers."""
-        return self._book.values("per_word")
 
     @cached_property
     def _days(self) -> dict[str, object]:

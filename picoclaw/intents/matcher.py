@@ -376,7 +376,7 @@ class IntentMatcher:
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
         # "what is the highest this week"
-        is_talk = best is not None and best.intent == "nothing" and s.last.name in READS
+        is_talk = best is not None and best.intent in {"nothing", "place_bare"} and s.last.name in READS
         if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
         asked = self._match_question(s, begins[-1], ends[-1])
@@ -1022,21 +1022,18 @@ class IntentMatcher:
 
     def _is_of_reminders(self, text: str) -> bool:
         """Whether a text that is to be noted begins as "a reminder for thursday: ..."."""
-        s, drop = Sentence(text, self.words), self._book.slot("called_job").never
-        i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(self._reminders, i)), 0)
-        return bool(s.words) and s.end_of(self._reminders, i) > 0
+        s, reminders = Sentence(text, self.words), self._book.values("reminder_word")
+        drop = self._book.slot("called_job").never
+        i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(reminders, i)), 0)
+        return bool(s.words) and s.end_of(reminders, i) > 0
 
     @cached_property
     def _empty(self) -> frozenset[str]:
         return frozenset(word for name in _EMPTY_WORDS for word in self.words[name])
 
     @cached_property
-    def _reminders(self) -> Mapping[str, Any]:
-        return self._book.values("reminder_word")
-
-    @cached_property
     def _reminding(self) -> Mapping[str, Any]:
-        return {**self._book.values("remind_verb"), **self._reminders}
+        return {**self._book.values("remind_verb"), **self._book.values("reminder_word")}
 
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""

@@ -378,7 +378,10 @@ class QuestionReader:
             found.setdefault("quantity", limits.get("quantity", usual))
             limits = {name: value for name, value in limits.items() if name != "quantity"}
             if parts.has("how_long_word", "how_often", "when_word") or times_told:
-                return ask("history_excursions", when=when or "today", **limits)
+                is_last = (
+                    parts.has("when_word") and s.holds(self._book.values("last_time")) and {*times} <= {"last 7 days"}
+                )
+                return ask("history_excursions", when=when or "today", _last=is_last or "", **limits)
             if parts.has("stay_word"):
                 limits["_stays"] = "yes"  # "did it stay above 20?" is about the lowest
             return (
