@@ -587,7 +587,7 @@ class IntentMatcher:
                     if names_one and (not like or match.tool != "rule"):
                         break  # nothing says which
                     if like:
-                        said = {**match.said, "_called": " ".join(like)}
+                        said = {**match.said, "_called": " ".join(s.text(i, i + 1) for i in left if s.words[i] in like)}
                         given = {name: value for name, value in match.arguments.items() if value != HOLE}
                         match = match._replace(arguments=given, said=said, route="proposal")
                         return match._replace(missing=word_exact(self._book, name))
