@@ -273,7 +273,8 @@ def run_usage(given: Options) -> int:
         used = spending.count_use(of_today, costs.by_model)
         day = {"date": last.isoformat(), "tokens": used.tokens, "money": used.money}
         caps = {"day_tokens": costs.day_tokens, "day_money": costs.day_money, "percent": used.percent(costs)}
-        sums = {"rows": spending.list_usage_rows(rows, given.by), "all": spending.sum_all(rows)._asdict()}
+        told = [{given.by: name} | taken._asdict() for name, taken in spending.sum_by(rows, given.by).items()]
+        sums = {"rows": told, "all": spending.sum_all(rows)._asdict()}
         print(format_json({"by": given.by, **sums, "today": day | caps, "currency": costs.currency}))
     elif not rows:
         print(spending.NO_USAGE if given.days == RETENTION_DAYS else f"No model was used in {given.days} days.")

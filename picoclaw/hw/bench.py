@@ -14,7 +14,7 @@ from picoclaw.hw import loader
 from picoclaw.hw.board import Board
 from picoclaw.hw.linux import LinuxBoard
 from picoclaw.hw.loader import load_driver
-from picoclaw.hw.reading import Reading, WiredPart, format_reading
+from picoclaw.hw.reading import Reading, format_reading
 from picoclaw.hw.sim import SimBoard
 from picoclaw.hw.sim.parts import PARTS
 from picoclaw.hw.sim.script import DEFAULT_SCRIPT, Script
@@ -75,7 +75,9 @@ def run(file: str) -> int:
     except ConfigError as error:
         print(f"{path.stem}: {error}", file=sys.stderr)
         return 1
-    board: Board = SimBoard(script=_make_script(path.stem, wired)) if options.sim else LinuxBoard()
+    # an owner's own part, which nothing simulates, meets the usual board
+    script = Script({path.stem: wired}, {}) if path.stem in PARTS else DEFAULT_SCRIPT
+    board: Board = SimBoard(script=script) if options.sim else LinuxBoard()
     try:
         readings = loader.Drivers(board, lambda _: part).measure(path.stem, wired)
     finally:
@@ -86,11 +88,6 @@ def run(file: str) -> int:
             file=sys.stdout if reading.value is not None else sys.stderr,
         )
     return 1 if any(reading.value is None for reading in readings) else 0
-
-
-def _make_script(name: str, wired: WiredPart) -> Script:
-    """The part where the person says it is; an owner's own part, which nothing simulates, meets the usual board."""
-    return Script({name: wired}, {}) if name in PARTS else DEFAULT_SCRIPT
 
 
 def _build_parser(path: Path, part: ModuleType) -> argparse.ArgumentParser:

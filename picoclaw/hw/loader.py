@@ -367,17 +367,14 @@ class Drivers:
 
 
 def lock_part(board: Board, part: WiredPart, *, urgent: bool = False) -> BusLock:
-    return BusLock(_format_bus(part), format_location(part), board.lock_path(part), part.address, urgent=urgent)
+    bus = f"{part.route}-{part.bus}" if part.route in {"i2c", "spi"} else part.port or part.route
+    return BusLock(bus, format_location(part), board.lock_path(part), part.address, urgent=urgent)
 
 
 def probe(board: Board, bus: I2CBus, address: int) -> Presence:
     """See I2CBus.probe, in a turn with what is at the address. Raises BusFault when somebody has it for too long."""
     with lock_part(board, WiredPart("", bus.number, address)):
         return bus.probe(address)
-
-
-def _format_bus(part: WiredPart) -> str:
-    return f"{part.route}-{part.bus}" if part.route in {"i2c", "spi"} else part.port or part.route
 
 
 def _make_reading(name: str, key: str, value: float | ValueError, source: str, doubt: str) -> Reading:

@@ -149,7 +149,8 @@ class FrameReader:
         """Whether a phrase only begins an "if", as "des" of "dès que", or the "too high" of the number before it."""
         s, ifs = self._s, self._book.values("if_word")
         is_wrong = begin > 0 and s.longest(self._book.values("is_wrong"), begin) is not None
-        return (is_wrong and s.words[begin - 1][0].isdigit()) or (s.longest(ifs, begin) or ("", 0))[1] > end
+        is_end = s.end_of(self._book.values("until_limit"), begin) > 0 and s.holds(self._book.values("beyond"))
+        return is_end or (is_wrong and s.words[begin - 1][0].isdigit()) or s.end_of(ifs, begin) > end
 
     @cached_property
     def filler(self) -> list[list[int]]:

@@ -101,7 +101,7 @@ class WishMatcher(IntentMatcher):
         text = self._name_both(text)
         text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
         text = self._put_days_first(text, offered, last) if "," in text else text
-        text = self._drop_reason(text, offered, last) if "," in text else text
+        text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
         parts = self._match_all(text, offered, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
@@ -132,8 +132,17 @@ class WishMatcher(IntentMatcher):
         return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
 
     def _join_ends(self, text: str, offered: Offered) -> str:
-        """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock; '' for another."""
+        """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock, or with "and off when" for an
+        "until" before a limit; '' for another.
+        """
         s = self._read(text)
+        for i in range(2, len(s.words)):
+            until = s.longest(self._book.values("until_limit"), i)
+            if until and until[1] < len(s.words):
+                joined = f"{s.text(0, i)} {until[0]} {s.text(until[1], len(s.words))}"
+                rules = [match for _, match in self._split(joined, offered, NO_TURN) if match and match.tool == "rule"]
+                if len(rules) == 2 and not any(str(rule.arguments.get("when")).startswith("every ") for rule in rules):
+                    return joined
         ends = [self._book.values(name) for name in ("off_word", "off_verb")]
         between = [self._book.values(one) for one in ("switch", "again_word")]
         between += [self.words["splits"], self.words["it"]]
@@ -244,7 +253,7 @@ class WishMatcher(IntentMatcher):
         return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
     def _drop_reason(self, text: str, offered: Offered, last: LastTurn) -> str:
-        """A text up to a comma behind which it only says why, where it goes on with an order, or whom it is said to."""
+        """A text up to a comma behind which it only says why, or whom it is said to, or up to a "because" behind an order."""
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
             rest = text[comma.end() :]
             is_name = self._is_name(rest) and not is_complete(self.match(text, offered, last))
@@ -254,6 +263,21 @@ class WishMatcher(IntentMatcher):
                 intent = self.intents[match.intent]
                 if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
+        s, why = Sentence(text[:MAX_CHARS], self.words), self._book.values("clause_word")
+        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
+            begin = s.end_of(why, i)
+            tables = self.words["splits"], self._book.values("if_word")
+            is_more = any(
+                s.after_comma(n) or any(s.end_of(one, n) for one in tables) for n in range(begin, len(s.words))
+            )
+            head = s.text(0, i) + "?" * (s.asks and not s.holds(self.words["requests"]))
+            match = self.match(head, offered, last) if begin and not is_more else None
+            if is_whole(match) and match.score == 1.0 and self.moves(match):
+                whole = self.match(text, offered, last)
+                alike = (
+                    whole and whole.tool == "cron" and whole.arguments.get("action") == match.arguments.get("action")
+                )
+                return text if is_complete(whole) and (alike or whole.intent == match.intent) else head
         return text
 
     def _drop_cause(self, text: str, offered: Offered, last: LastTurn) -> str:

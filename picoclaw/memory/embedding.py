@@ -437,7 +437,7 @@ class MiniLMEmbedder:
 
         tensors = self._load()
         # a note of several lines says several things: the mean of their vectors finds each better than one of them all
-        lines = [_list_sentences(text) for text in texts]
+        lines = [[line for line in text.split("\n") if any(map(str.isalpha, line))] or [text] for text in texts]
         out = np.zeros((sum(map(len, lines)), self.dims), np.float32)
         batch: list[tuple[int, list[int]]] = []
         for place, text in enumerate(chain(*lines)):
@@ -524,11 +524,6 @@ class MiniLMEmbedder:
             self._wait(left)
         else:
             self._tensors = {}
-
-
-def _list_sentences(text: str) -> list[str]:
-    """Lines that say something: a heading that is only a date is none."""
-    return [line for line in text.split("\n") if any(map(str.isalpha, line))] or [text]
 
 
 def _erf(x: "Vectors") -> "Vectors":

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
-from typing import Any
 
 from picoclaw.config.tables import CostsConfig, Price
 from picoclaw.errors import OverBudget, ProviderError, Refused, StoreError
@@ -399,8 +398,3 @@ def _format_cells(name: str, taken: LedgerTotals, costs: CostsConfig, details: S
     shown = (getattr(taken, detail) for detail in ("requests", "prompt", "completion", "estimated", *details))
     counts = [f"{number:,}" for number in shown]
     return [name, *counts, *([f"{taken.money:.4f}"] if costs.prices else [])]
-
-
-def list_usage_rows(rows: LedgerRows, by: str) -> list[dict[str, Any]]:
-    """The same for programs."""
-    return [{by: name} | taken._asdict() for name, taken in sum_by(rows, by).items()]

@@ -124,9 +124,8 @@ class SkillSync:
                     skill = skills.get(row.local)
                     made = self._make_skill(skill, grants.get(row.local, [])) if skill else {"name": row.local}
                 else:
-                    made = next(
-                        (one._asdict() for some in grants.values() for one in some if _name_local(one) == row.local), {}
-                    )
+                    every = (one for some in grants.values() for one in some)
+                    made = next((one._asdict() for one in every if f"{one.skill} {one.grantee}" == row.local), {})
             except SkillError as error:
                 self.problems.append(f"the skill {row.local} is not shared: {error}")
                 continue
@@ -168,10 +167,6 @@ class SkillSync:
     def _make_id(self, kind: str, board: object, row: Mapping[str, Any]) -> str:
         parts = (row["name"],) if kind == "skills" else (row["skill"], row["grantee"])
         return make_id(kind, self._home.own, board, *parts)
-
-
-def _name_local(grant: SkillGrant) -> str:
-    return f"{grant.skill} {grant.grantee}"
 
 
 PAGE_KINDS = ("documents", "user_context_files")
@@ -528,7 +523,8 @@ class StoreSync:
         if not is_idle:
             self._erase_own(known, there)
         self._pushed_at, left = 0, 0
-        new = [replace_id(row, known.get((row.kind, row.local))) for row in there]
+        ids = {place: one.id for place, one in known.items()}  # what is in the store already keeps its id
+        new = [row._replace(id=ids.get((row.kind, row.local), row.id)) for row in there]
         changed = [row for row in new if known.get((row.kind, row.local), row._replace(mark="")).mark != row.mark]
         for kind in OWN_KINDS:
             for some in split_batches((row for row in changed if row.kind == kind), _BATCH):
@@ -578,11 +574,6 @@ def split_batches(values: Iterable[_T], most: int) -> Iterator[list[_T]]:
     rest = iter(values)
     while some := list(islice(rest, most)):
         yield some
-
-
-def replace_id(row: LocalRow, known: LocalRow | None) -> LocalRow:
-    """What is in the store already keeps the id that it has there."""
-    return row._replace(id=known.id) if known else row
 
 
 def count_missing(home: SharedHome, store: SharedStore, board: str) -> dict[str, int]:
