@@ -549,6 +549,7 @@ MOVED = [
     ({"at": "friday 08:00"}, {"at": "tomorrow 9:00"}, "Thu 2026-07-02 09:00"),
     ({"at": "13:00"}, {"at": "14:30"}, "14:30"),
     ({"at": "friday 08:00"}, {"at": "the 9th"}, "Thu 2026-07-09 08:00"),
+    ({"at": "13:00"}, {"at": "day after tomorrow"}, "Fri 2026-07-03 13:00"),
     ({"at": "friday 08:00"}, {"at": "14 July"}, "Tue 2026-07-14 08:00"),
     ({"cron_expr": "0 7 * * 1-5"}, {"at": "8:30"}, "every weekday at 08:30"),
     ({"cron_expr": "0 7 * * *"}, {"cron_expr": "0 8 * * 0"}, "every sunday at 08:00"),
