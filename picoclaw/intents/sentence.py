@@ -221,7 +221,7 @@ class Sentence:
         """The note that was made or found last, and what it begins with up to its verb."""
         is_list, told = self.last.name == "memory_search", str(self.referents.get("_result", [""])[0])
         given = str(self.last.arguments.get("text") or self.last.arguments.get("new") or "")
-        notes = ["", *(_FOUND_NOTE.findall(told) if is_list else [given])]
+        notes = ["", *(_FOUND_NOTE.findall(told) if is_list else self.referents.get("text", [given]))]
         place = next(iter(self.list_values(self._tables["ordinals"])), -(len(notes) == 2))  # "the last one"
         note = notes[place] if -len(notes) < place < (len(notes) if is_list else 0) else ""
         if name == "old_note":
