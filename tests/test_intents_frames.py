@@ -297,7 +297,7 @@ TALKS = [
     (["14.5 times 12", "plus 20%"], "174 + 20 % = 208.8"),
     (["how many mins in a fortnight", "and hours"], "1 fortnight = 336 hours"),
     (["lamp at 40%", "brighter"], on("lamp", level="65")),
-    (["lamp at 40%", "dim it a bit"], on("lamp", level="15")),
+    (["lamp at 40%", "dim it a bit"], on("lamp", level="30")),
     (["turn the fan on", "leave it on for another half hour"], on("fan", seconds=1800)),
     (
         ["how cold did it get last night", "and the night before?"],

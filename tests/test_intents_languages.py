@@ -1138,7 +1138,7 @@ def test_talk_about_an_order_does_nothing(home, language):
     every = list(dict.fromkeys(orders(language)))
     does = functools.cache(lambda text: bool(moves(answer(provider, text))))
     asks = re.compile(
-        r"\b(kannst|könntest|würdest|magst) du|\b(können|könnten|würden) sie|puedes|podrías|(peux|pourrais) tu|tu (peux|me)|pouvez vous"
+        r"\b(kannst|könntest|würdest|magst) du|\b(können|könnten|würden|wären) sie|möchte dass du|puedes|podrías|(peux|pourrais) tu|tu (peux|me)|pouvez vous"
     )
     for wanted in ("output_on", "output_off", "cron_add", "cron_timer", "cron_remove", "rule_tell", "memory_store"):
         assert any(does(text) for name, text in every if name == wanted), wanted

@@ -599,6 +599,7 @@ def _set_level(draft: Draft) -> IntentMatch | None:
     lowers = is_said and draft.holds("lower_verb")
     if step := str(found.get("_step", "")):
         step = step.replace("+", "-") if step[0] == "+" and draft.s.read_last("_lowers") else step
+        step = step.replace("25", "10") if draft.holds("bit_word") else step  # "a bit brighter"
         if found["level"] == "on" and step[0] == "+":
             del found["level"]  # "a bit more" of a pump: of what cannot be told
             return None
