@@ -48,15 +48,11 @@ def test_a_question_gets_a_simulated_temperature(tmp_path):
 
 
 def test_a_note_that_is_found_and_forgotten_after_a_yes_is_not_shown_as_a_search(tmp_path):
-    for text in (
-        "mets du savon sur la liste de courses",
-        "Le savon, il y en a déjà, retire-moi ça de la liste de courses",
-    ):
+    for text in ("note que j'ai semé les radis", "oublie la note sur les radis"):
         asked = chat(tmp_path, text, "--session", "s").stdout
-    assert asked.startswith("Je n'ai encore rien fait. Voulez-vous dire")
+    assert asked.startswith("Dois-je supprimer cette note pour de bon ?")
     told = chat(tmp_path, "oui", "--session", "s").stdout
-    assert told.startswith("oublié : ")
-    assert told.splitlines()[1:] == [SIMULATED]
+    assert told.splitlines() == ["Le numéro 1 est fait.", 'oublié : "j\'ai semé les radis"']
 
 
 def test_a_day_that_comes_again_is_at_nine_in_a_first_meeting_too(tmp_path):
