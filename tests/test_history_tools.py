@@ -338,7 +338,7 @@ def test_nobody_is_asked_about_a_rule_that_cannot_be(rules, change, says):
 @pytest.mark.parametrize(
     ("arguments", "toml", "doubt"),
     [
-        ({"output": "valve1"}, "", "declared: none"),
+        ({"output": "valve1"}, "", "outputs.toml declares none"),
         ({"output": "valve1"}, VALVE, 'who = ["owner", "rule"]'),
         ({"output": "valve1"}, VALVE + 'who = ["rule"]\n', "`picoclaw outputs arm valve1`"),
         (

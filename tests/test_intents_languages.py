@@ -78,10 +78,10 @@ MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
 GREENHOUSE_NOW = "greenhouse: temperature 24.50 °C (bme280 on i2c-1 at 0x76, read just now)"
 
 
-def answer(provider, *texts, listed=MappingProxyType(LISTS)):
+def answer(provider, *texts, listed=MappingProxyType(LISTS), moment=MOMENT):
     """What the last of some lines leads to: the calls, or what is said; each call before it says "done".
 
-    `listed`: the rows that a tool lists.
+    `listed`: the rows that a tool lists; `moment`: what each line begins with.
     """
     messages = []
 
@@ -91,7 +91,7 @@ def answer(provider, *texts, listed=MappingProxyType(LISTS)):
         return events, [event for event in events if isinstance(event, ToolCall)]
 
     for text in texts:
-        messages.append(Message("user", f"{MOMENT}{text}"))
+        messages.append(Message("user", f"{moment}{text}"))
         events, calls = take()
         if len(calls) == 1 and calls[0].arguments == {"action": "list"} and calls[0].name in listed:
             rows = Message("tool", listed[calls[0].name], call_id=calls[0].id)
@@ -1221,9 +1221,8 @@ def test_until_a_time_of_day_is_a_number_of_seconds(home, text):
     )
 
 
-def test_until_a_time_of_day_without_a_clock_switches_nothing(home, monkeypatch):
-    monkeypatch.setitem(globals(), "MOMENT", "")
-    assert moves(answer(make_provider(home), "leave the fan on until 13:30")) == []
+def test_until_a_time_of_day_without_a_clock_switches_nothing(home):
+    assert moves(answer(make_provider(home), "leave the fan on until 13:30", moment="")) == []
 
 
 LATEST = {
@@ -1237,8 +1236,7 @@ LATEST = {
 
 
 @each_row("text", LATEST)
-def test_an_hour_that_was_said_alone_is_the_last_one_that_is_over(home, monkeypatch, text):
+def test_an_hour_that_was_said_alone_is_the_last_one_that_is_over(home, text):
     for clock, when in zip(("12:00", "16:10"), LATEST[text], strict=True):
-        monkeypatch.setitem(globals(), "MOMENT", f"<moment>Monday 2026-11-23 {clock}</moment>\n")
-        calls = answer(make_provider(home), text)
+        calls = answer(make_provider(home), text, moment=f"<moment>Monday 2026-11-23 {clock}</moment>\n")
         assert [call[1]["when"] for call in calls] == [when], clock

@@ -321,11 +321,8 @@ class McpClient:
         """Note that the server is gone; the next request starts it again. A `transport` of before is no news."""
         if transport is not None and transport is not self._transport:
             return
-        waiting, lost, self._transport = (
-            [*self._pending.values()],
-            self._transport,
-            None,
-        )  # whoever wakes may start it again
+        waiting, lost = [*self._pending.values()], self._transport
+        self._transport = None  # before anybody wakes, who may start it again
         for pending in waiting:
             unsure = "; whether it did anything is not known" if pending.may_act else ""
             pending.settle(problem=ServerGone(f"{problem}{unsure}"))

@@ -142,10 +142,8 @@ class RuleTool:
         written = vars(known.written) if known and action == "change" else {}
         made, measured = rules.parse_rule(name, written | table, now, self._zone()), self._measured()
         _require_measured(made, measured)
-        doubts = [*list_doubts(made, self._home, measured)]
-        if doubts and doubts[0].startswith("there is no output") and not doubts[0].endswith(" none"):
-            raise ToolError(doubts[0])
-        told = "\nbut ".join([rules.explain_rule(made), *doubts])
+        _require_declared(made, self._home)
+        told = "\nbut ".join([rules.explain_rule(made), *list_doubts(made, self._home, measured)])
         return _RuleDraft(name, table, told, name in names)
 
     def _make_table(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +208,7 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
     outputs = config.load_outputs(find_outputs_file(home)).outputs
     name = config.match_name(made.written.output, outputs)
     if name not in outputs:
-        yield f"there is no output {name!r}; declared: {', '.join(outputs) or 'none'}"
+        yield f"there is no output {name!r}{find_nearest(name, outputs) if outputs else ': outputs.toml declares none'}"
     elif "rule" not in outputs[name].who:
         yield f'rules may not switch {name}: its declaration needs who = ["owner", "rule"]'
     elif (longest := outputs[name].longest_on_s) < (made.lasts_s or 0.0):
@@ -257,6 +255,13 @@ def _require_measured(made: rules.Rule, measured: Mapping[str, Sequence[str]]) -
     """Refuse a rule on what nothing measures: it would wait for ever. Raises ToolError."""
     if problem := next(_list_unmeasured(made, measured), ""):
         raise ToolError(f"{problem.partition('; known:')[0]}; {_describe_measured(measured)}".replace("?; ", "? "))
+
+
+def _require_declared(made: rules.Rule, home: Path) -> None:
+    """Refuse a rule of an output that is not among those declared, where there are some. Raises ToolError."""
+    outputs = config.load_outputs(find_outputs_file(home)).outputs
+    if made.written.output and outputs and (name := config.match_name(made.written.output, outputs)) not in outputs:
+        raise ToolError(f"there is no output {name!r}; declared: {', '.join(outputs)}")
 
 
 def complete_sensor(when: str, measured: Callable[[], Mapping[str, Sequence[str]]]) -> str:
