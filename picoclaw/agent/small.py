@@ -854,7 +854,7 @@ class SmallProvider:
     def _find_proposed(self, request: Request, to: str = "") -> "IntentMatch | None":
         """What the matcher only proposes of a wish: with `to`, a switching that a model has understood alike, at a time that is plain."""
         match = self._matcher.match(self._wish, self._offered(request))
-        if not match or match.route != "proposal" or not match.arguments or "_like" in match.said:
+        if not match or match.route != "proposal" or not match.arguments or "_called" in match.said:
             return None
         is_off = _is_off(match)
         is_level = str(match.arguments.get("level", "on")).isdecimal() and not says("percent", self._wish)
