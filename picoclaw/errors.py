@@ -93,6 +93,10 @@ class NoCredit(NeedsOwner):
     """The account at the server has nothing left to pay with."""
 
 
+class Defect(ProviderError):
+    """Our own code has failed at a message or at what a model said."""
+
+
 class DeadlinePassed(ProviderError):
     """The turn's time limit was reached while the model was answering."""
 

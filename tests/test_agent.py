@@ -106,6 +106,16 @@ def test_a_plain_answer() -> None:
     assert request.deadline == 1000.0 + LimitsConfig().seconds
 
 
+def test_a_defect_of_ours_ends_the_turn_and_not_the_process() -> None:
+    bench = Bench([Text("It is "), IndexError("list index out of range")], says("It is warm."))
+    turn = bench.turn()
+    assert turn.stopped == "error"
+    assert turn.notice.failed
+    assert "IndexError in scripted.py, line " in turn.notice.text
+    assert "say it in other words" in turn.notice.text
+    assert bench.turn().reply == "It is warm."
+
+
 def test_tools_run_in_order_and_their_results_go_back() -> None:
     bench = Bench(calls(MEASURE, SWITCH), calls(ToolCall("c", "measure", {"quantity": "light"})), says("Done."))
     turn = bench.turn()

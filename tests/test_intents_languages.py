@@ -1157,6 +1157,19 @@ def test_talk_about_an_order_does_nothing(home, language):
     assert not acted, f"{len(acted)} of {len(every)}: {acted[:40]}"
 
 
+@pytest.mark.sweep
+def test_a_message_that_breaks_off_is_read(gardener):
+    """Behind any of its words, and with the first words of another message, as people type who are in a hurry."""
+    rows = GOES_ON[:: sweep.take(240, 4)]
+    heads = [" ".join(texts[-1].split()[:2]) for texts, _ in rows]
+    for number, (texts, _) in enumerate(rows):
+        words = texts[-1].split()
+        for end in range(1, len(words) + 1):
+            said = " ".join(words[:end])
+            for one in (said, f"{said} {heads[(number + end) % len(heads)]}"):
+                assert answer(gardener, *texts[:-1], one) is not None, one
+
+
 TWO_OUTPUTS = json.loads((Path(__file__).parent / "data/intents_two_outputs.json").read_text("utf-8"))
 
 

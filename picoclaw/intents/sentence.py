@@ -195,8 +195,8 @@ class Sentence:
 
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
-        stop = self.starts[end] if end < len(self.words) else len(self.raw)
-        return self.raw[self.starts[first] : stop].strip(_TRIMMED_CHARS)
+        places = [*self.starts, len(self.raw)]
+        return self.raw[places[first] : places[end] if end < len(self.words) else len(self.raw)].strip(_TRIMMED_CHARS)
 
     def read_last(self, name: str) -> str:
         """What the last call was about besides its arguments: the "list", a rule's "sensor", "quantity", both as "series",

@@ -210,7 +210,7 @@ class TimeReader:
         return pattern(rf"(?:(?:{self._any_of['joins']}) )?(?P<day>{_make_alternatives(days)}){_END}")
 
     def _may_begin(self, near: Sequence[str]) -> bool:
-        return near[0] in self._first_words or near[0][0].isdigit()
+        return bool(near) and (near[0] in self._first_words or near[0][0].isdigit())
 
     def once(self, near: Sequence[str], part: str) -> Iterator[tuple[dict[str, Any], int]]:
         """How much later, or at what time of day, in arguments of a job; with how many words say so."""
