@@ -85,6 +85,7 @@ def provider(home):  # noqa: F811
         (["remind me of the date tomorrow"], ""),
         (["how many days until Anna's birthday"], ""),
         (["what day is the 31st of february"], ""),
+        (["what day is it in 999999 weeks"], ""),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )

@@ -105,7 +105,10 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
         found = _calculate([token for token in plain if token[0] != "unit"], None, words)
     if found or not now:
         return found
-    return _answer_clock(s, book, now) or _answer_day(text, book, now, last.day if last else None)
+    try:
+        return _answer_clock(s, book, now) or _answer_day(text, book, now, last.day if last else None)
+    except OverflowError:  # a day that no calendar has: "in 999999 weeks"
+        return None
 
 
 def calculate(expression: str) -> float:
