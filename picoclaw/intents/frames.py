@@ -19,6 +19,7 @@ _TIMES = frozenset({"time", "repeat", "calendar", "seconds", "length", "past", "
 _NAMES = frozenset({"sensor", "output"})
 _ORDERED = frozenset({"onoff_level", "own_driven", "run_said", "on_word", "off_word", "off_verb", "run_word", "switch"})
 """Parts behind which a length is how long an output stays on, and not how long a limit has to be passed."""
+_VERBS = ("switch", "run_word", "off_verb", "level_verb", "water_verb", "verb_driven")
 _NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
 """Tables of words that change the meaning of what stands beside them, and are never passed over."""
 
@@ -146,10 +147,14 @@ class FrameReader:
         return [[end for end in ends if not self._is_cut(i, end)] for i, ends in enumerate(places)]
 
     def _is_cut(self, begin: int, end: int) -> bool:
-        """Whether a phrase only begins an "if", as "des" of "dès que", or the "too high" of the number before it."""
+        """Whether a phrase only begins an "if", as "des" of "dès que", is who does it, or the "too high" of the number before it."""
         s, ifs = self._s, self._book.values("if_word")
         is_wrong = begin > 0 and s.longest(self._book.values("is_wrong"), begin) is not None
         is_end = s.end_of(self._book.values("until_limit"), begin) > 0 and s.holds(self._book.values("beyond"))
+        words = self._book.words
+        is_who = end == begin + 1 and begin == self._begin and s.words[begin] in words["tells"] - words["it"].keys()
+        if is_who and any(s.end_of(self._book.values(verb), end) for verb in _VERBS):
+            return True  # "I water them every day"
         return is_end or (is_wrong and s.words[begin - 1][0].isdigit()) or s.end_of(ifs, begin) > end
 
     @cached_property

@@ -580,6 +580,7 @@ class IntentMatcher:
                     is_whole(match)
                     and match.score == 1.0
                     and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
+                    and self._names_driven(s, match)
                     and self.topics.is_answer(topic, [self.topics.find_topic_of(match)])
                 ):
                     names_one = WHICH in FIELD.findall(sentence)
@@ -598,6 +599,19 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def _names_driven(self, s: Sentence, match: IntentMatch) -> bool:
+        """Whether the output that a match switches is named, or has a verb: "heat the beds" is no "water the plants"."""
+        driven = str(match.arguments.get({"rule": "output", "output": "name"}.get(match.tool, ""), ""))
+        named = {name for kind, name in s.list_values(s.names) if kind == "output"}
+        named = named.union(*(self._list_driven(s, i) for i in range(len(s.words))))
+        return driven in named or {*driven.split("_")} <= {"", *s.words}
+
+    def _list_driven(self, s: Sentence, i: int) -> Iterator[str]:
+        """What is switched by the verb, or the noun, at a word: "the watering" is of the pump."""
+        if any(s.longest(self._book.values(name), i) for name in ("water_verb", "water_noun")):
+            yield "pump"
+        yield from (hit[0] for hit in (s.longest(self._book.values("verb_driven"), i),) if hit)
 
     def is_all_of(self, text: str, *tables: str) -> bool:
         """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
@@ -631,7 +645,7 @@ class IntentMatcher:
         words = [s.words[i] for i in left if s.words[i] not in self._empty and stem_word(s.words[i]) not in self._acts]
         for i in left:
             words += [hit[0][1]] if (hit := s.longest(s.names, i)) else []
-            words += ["pump"] if s.longest(self._book.values("water_verb"), i) else []  # "the watering"
+            words += [*self._list_driven(s, i)]  # "the watering"
             for name in ("noun", "quantity", "when", "often"):
                 for value, _ in islice(self._reader.read(self._book.slot(name), s, i), 1):
                     words += list_value_words(value)
