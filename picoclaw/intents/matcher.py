@@ -297,11 +297,19 @@ class IntentMatcher:
         is_soil = any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
         if found and found.tool in READS and found.arguments.get("sensor", "") in places and is_soil:
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
+        if found and found.tool in READS and self._asks_of_extreme(found, s):
+            return None
         if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
         return found and self._tell_instead(found, s, begins)
+
+    def _asks_of_extreme(self, found: IntentMatch, s: Sentence) -> bool:
+        """Whether a question is about another quantity at the hour of the highest or lowest one told: "and how humid was it then?"."""
+        is_other = found.arguments.get("quantity") != s.last.arguments.get("quantity")
+        is_then = all(s.holds(self._book.values(name)) for name in ("then_moment", "past_verb"))
+        return is_other and is_then and s.last.name in READS and s.said_before().get("_figure") in {"low", "high"}
 
     def _tell_instead(self, found: IntentMatch, s: Sentence, begins: Sequence[int]) -> IntentMatch | None:
         """Return a match; what is said instead where the question asks for what that does not tell, such as a time."""
@@ -538,7 +546,9 @@ class IntentMatcher:
             slots = {name: value for name, value in slots.items() if name != "_name"}
             slots |= {"_name": named.pop()} if len(named) == 1 else {}
         if is_search and self._has_text_slot(intent):
-            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in self._empty]
+            slot = self._book.slot("query")
+            empty = self._empty | slot.after | slot.drop
+            query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in empty]
             asks = s.asks or any(word in self.words["questions"] for word in s.words)
             if not query or not asks or s.holds(self.words["general"]):
                 return None
@@ -978,6 +988,10 @@ class IntentMatcher:
             return None  # "how long left on the pump?"
         if match.arguments.get("compare") == match.arguments.get("when", ""):
             return None  # "was it colder last night than the night before?", of which only the nights were read
+        if str(match.said.get("_when", "")).endswith(NO_HOUR):
+            return None  # "what is on tomorrow?" asks for a day
+        if match.tool == "memory_search" and self._is_watering(str(match.arguments.get("query", ""))):
+            return None  # "when did I last water?", which the pump's history tells
         if "request" not in match.arguments:
             if match.tool == "memory_store" and self._is_of_reminders(str(match.arguments.get("text"))):
                 return None
@@ -992,6 +1006,7 @@ class IntentMatcher:
         wanted = self.match(request)
         is_vague = wanted is not None and wanted.route == "frame" and wanted.score < SURE_WORDS  # "take out the trash"
         is_vague |= wanted is not None and wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS  # "fan"
+        is_vague |= wanted is not None and wanted.tool == match.tool  # "tell me what is due at 6"
         if wanted is None or is_vague or not is_complete(wanted) or self.moves(wanted):
             return None
         at = arguments.get("at", "")
@@ -1004,6 +1019,14 @@ class IntentMatcher:
         call = f"{wanted.tool} {json.dumps(wanted.arguments, ensure_ascii=False)}"
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
 
+    def _is_watering(self, text: str) -> bool:
+        """Whether all words of a text say that something was watered."""
+        s, i = Sentence(text, self.words), 0
+        tables = [*map(self._book.values, ("water_verb", "watered_word", "last_time"))]
+        while i < len(s.words) and (end := max(s.end_of(table, i) for table in tables)):
+            i = end
+        return 0 < i == len(s.words)
+
     def _lacks_message(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
         message = str(match.arguments.get("message", ""))
@@ -1013,6 +1036,10 @@ class IntentMatcher:
             return True
         if not is_complete(match):
             return False
+        asked = [i for i, start in enumerate(s.starts) if start == s.raw.find(message)] if is_said and message else []
+        tells = self._book.values("tell_word")
+        if any(s.words[i] in self.words["questions"] and any(s.end_of(tells, n) == i for n in range(i)) for i in asked):
+            return True  # "tell me what is on at 6"
         if not message:
             return match.tool == "cron" and match.arguments.get("action") == "add"
         words = Sentence(message, self.words).words

@@ -397,7 +397,10 @@ class QuestionReader:
         if parts.has("frost_word") and (times or parts.has("past_verb")) and not figure:
             return ask("history_frost", when=when or "last 7 days")
         is_one = any(is_moment(time) for time in times)  # "at 6:00" has no lowest
-        figure = figure or ("" if is_several or is_one or parts.has("now_word") else str(before.get("_figure", "")))
+        kept_figure = str(before.get("_figure", ""))
+        if kept_figure in {"low", "high"} and quantity != before.get("quantity") and parts.has("past_verb"):
+            kept_figure = ""
+        figure = figure or ("" if is_several or is_one or parts.has("now_word") else kept_figure)
         is_now = when == "today" and not before and not figure and not parts.has("past_verb", "when_word")
         if (figure or is_several) and not found.get("quantity"):
             found["quantity"] = self._usual.get(str(found.get("sensor", "")), "temperature")
@@ -454,8 +457,11 @@ class QuestionReader:
             return ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
         if len(sensors) > 1:
             when = times[0] if times else str(before.get("when", ""))
-            name = "history_sensors" if when else "compare_sensors"
-            return ask(name, sensor=sensors[0], _other=sensors[1], when=when)
+            if not when:
+                return ask("compare_sensors", sensor=sensors[0], _other=sensors[1])
+            figure = str(parts.first("figure") or before.get("_figure", ""))
+            end = figure if figure in {"low", "high"} else ""
+            return ask("history_sensors", sensor=sensors[0], _other=sensors[1], when=when, _figure=end)
         if len(times) > 1:
             is_same = times[0] == times[1]  # "this weekend and last weekend"
             when = "last 20 minutes" if times[0] == "today" and is_moment(times[1]) else times[0]

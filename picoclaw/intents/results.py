@@ -34,7 +34,8 @@ class ResultWording:
         rows = [[one.groupdict() for one in re.finditer(row, result)] for result in results]
         if len(rows) != len(matches) or any(len(found) != 1 for found in rows):
             return ""
-        told = [found[0].get("mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
+        end = {"low": "min", "high": "max"}.get(str(matches[0].said.get("_figure")), "")
+        told = [found[0].get(end or "mean") or f"{found[0].get('value')} {found[0].get('unit')}" for found in rows]
         (first, unit), (second, other) = (one.partition(" ")[::2] for one in told)
         if unit != other or not (_VALUE.fullmatch(first) and _VALUE.fullmatch(second)):
             return ""
@@ -42,7 +43,7 @@ class ResultWording:
         values = zip(map(float, (first, second)), sensors, strict=True)
         (low, lower), (high, higher) = sorted(values)
         fields = {"lower": lower, "higher": higher, "difference": f"{high - low:.1f}", "unit": unit}
-        told_of = "mean_difference" if "mean" in rows[0][0] else "difference"
+        told_of = "end_difference" if end else "mean_difference" if "mean" in rows[0][0] else "difference"
         sense = matches[0].said.get("_sense")
         is_so = (matches[0].arguments["sensor"] == higher) == (sense == "more")
         answer = f"{self._say['yes' if is_so and high > low else 'no']} " if sense else ""
