@@ -1103,7 +1103,7 @@ def orders(language):
 
 def spoken_frame(line, table, values):
     """A sentence of the parts that a frame needs, and one of all its parts, backwards behind the first."""
-    devices = dict.fromkeys(("own_output", "own_driven", "own_asked"), values["device"])
+    devices = dict.fromkeys(("own_output", "own_called", "own_driven", "own_asked"), values["device"])
     values = values | devices | {"spot": values["place"], "more_seconds": values["seconds"]}
     values |= {name: words.split()[0].replace("_", " ") for name, words in table["spans"].items() if words}
     for name, slot in table["slots"].items():

@@ -444,7 +444,11 @@ class IntentMatcher:
         is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
-        if whole and intent.name in {"cron_add", "rule_pause"} and topic in {"not_wanted", "clock"}:
+        if (
+            whole
+            and intent.name in {"cron_add", "rule_pause", "rule_pause_output"}
+            and topic in {"not_wanted", "clock"}
+        ):
             return found  # "do not let me forget to turn the heater off": the order itself has the "not"
         if is_last and is_order and not is_numbered:
             other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
@@ -594,6 +598,8 @@ class IntentMatcher:
                     and self.topics.is_answer(topic, [self.topics.find_topic_of(match)])
                 ):
                     names_one = WHICH in FIELD.findall(sentence)
+                    ends = (n for n, i in enumerate(left) if s.after_comma(i) and self._list_named(s, left[:n]))
+                    left = left[: next(ends, len(left))] if names_one else left  # "..., it is too humid"
                     like = self._list_named(s, left) if names_one else []
                     if names_one and (not like or match.tool != "rule"):
                         break  # nothing says which
