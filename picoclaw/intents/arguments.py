@@ -215,7 +215,7 @@ class Draft:
         """Whether a time or a day is one more, and takes the place of none: "and on sundays", "at 8 too"."""
         begins = self.s.longest(self.book.words["splits"], 0) is not None
         moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
-        return (begins and not moves) or self.holds("too_word", "add_word")
+        return (begins and not moves) or self.holds("too_word", "add_word", "same_again")
 
     @property
     def unknown(self) -> IntentMatch:
@@ -407,15 +407,18 @@ def _read_of_it(draft: Draft) -> None:
 def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
     clock, before = find_clock(draft.last, draft.result), str(draft.found.get("cron_expr", ""))
-    only, is_more = str(draft.found.get("_only", "")), draft.adds_more and draft.intent.name == "cron_days"
-    if is_more and "cron_expr" not in draft.last and only.isdecimal():  # "sunday too", of one that comes on saturday
+    only, adds = str(draft.found.get("_only", "")), draft.intent.name in {"cron_days", "cron_again"}
+    is_more = draft.adds_more and adds
+    if is_more and "cron_expr" not in draft.last and only.replace(",", "").isdecimal():
         again = "cron_skip" if draft.last.get("action") == "skip" else "cron_again"
-        return draft.hand_over(again, {"when": {"at": WEEKDAYS[int(only) - 1]}})
+        named = [{"when": {"at": WEEKDAYS[int(day) - 1]}} for day in only.split(",")]
+        first, *more = (draft.hand_over(again, day) for day in named)  # "sunday too", of one that comes on saturday
+        return first._replace(said={**first.said, "_more": [one.arguments for one in more]}) if more else first
     if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
         hour = clock // 60 + 12 * (clock < 720 and draft.holds("evening_word"))
         draft.found["cron_expr"] = " ".join([str(clock % 60), str(hour), *(before or "0 0 * * *").split()[2:]])
     told = [str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")]
-    days = change_days(*told, is_more=is_more and "cron_expr" in draft.last)
+    days = change_days(*told, is_more=draft.intent.name == "cron_days" and is_more and "cron_expr" in draft.last)
     if not days and draft.found.get("_except") and draft.found.get("cron_expr"):
         return draft.unknown  # "not on wednesday" of every wednesday is one time
     draft.found |= {"cron_expr": days} if days else {}
@@ -445,7 +448,9 @@ def _move(draft: Draft) -> IntentMatch | None:
         return draft.hand_over("output_later_length", {"_length": length})
     near = (draft.s.words[i:] for i in range(len(draft.s.words)))
     names_hour = any(draft.reader.times.names_a_time(one, halves=True) for one in near)
-    adds = draft.intent.name == "cron_correct" and draft.adds_more and "_shift" not in draft.given
+    repeats = draft.holds("same_again") or (draft.holds("switch") and draft.holds("too_word") and not names_hour)
+    adds = draft.adds_more and (draft.intent.name == "cron_correct" or (repeats and "_called" not in draft.found))
+    adds &= "_shift" not in draft.given
     if adds and (names_hour or "at" in (draft.found.get("when") or ())):
         return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
     words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
@@ -558,7 +563,8 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
         when = when | {"at": f"{when['at']} {clock[0]}"}
     if "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
         when = keep_day(when, {"at": due[0]}, is_bare=True)  # of another day than today
-    draft.found = {name: value for name, value in draft.found.items() if name != "cron_expr"} | {"when": when}
+    dropped = {"cron_expr", "job"}
+    draft.found = {name: value for name, value in draft.found.items() if name not in dropped} | {"when": when}
     return None if CLOCK_TIME.search(str(when.get("at", "00:00"))) else draft.unknown  # a day alone is no time
 
 

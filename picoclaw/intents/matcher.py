@@ -1038,7 +1038,8 @@ class IntentMatcher:
         message = str(match.arguments.get("message", ""))
         is_said = message in s.raw
         joint = Sentence(message, self.words).end_of(self.words["splits"], 0)  # "... at 5 and turn on the pump"
-        if message and is_said and (joint or self._says_nothing(message)):
+        is_too = fold_name(message.lower()) in self._book.values("too_word")
+        if message and is_said and (joint or is_too or self._says_nothing(message)):
             return True
         if not is_complete(match):
             return False

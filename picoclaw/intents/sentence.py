@@ -447,8 +447,8 @@ class SlotReader:
         found, hit = list[SlotReading](), s.longest(slot.values, i)
         while hit:
             found.insert(0, (f"{found[0][0]},{hit[0]}" if found else hit[0], hit[1]))
-            joint = s.longest(self._words["splits"], hit[1]) if hit[1] < len(s.words) else None
-            hit = s.longest(slot.values, joint[1] if joint else hit[1])
+            begin = s.end_of(self._words["splits"], hit[1]) or hit[1]
+            hit = s.longest(slot.values, s.end_of(self._words["on"], begin) or begin)
         yield from found
 
     def _sensor(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -607,9 +607,11 @@ class SlotReader:
                 yield merge_jobs([{"at": time} for time in times]), end
             return
         near = s.words[i : i + _MAX_TIME_WORDS]
-        if slot.before:  # "in 10 minutes for 30 seconds": when, and how long
-            near = near[: next((at for at in range(1, len(near)) if near[at] in slot.drop), len(near))]
-        readings = [*self.times.once(near, slot.part)]
+        stops = slot.drop if slot.before else slot.without  # "in 10 minutes for 30 seconds": when, and how long
+        near = near[: next((at for at in range(1, len(near)) if near[at] in stops), len(near))]
+        led = s.words[max(0, i - 1) : i] if near[0].isdecimal() else []  # "au 4" is a day
+        led = [word for word in led if word in self._words["on_date"]]
+        readings = [(value, n - len(led)) for value, n in self.times.once([*led, *near], slot.part)]
         back = self._words["back" if slot.kind == "seconds" else "before"]  # "the day before" is not in a day
         if s.words[i] in self._words["ignore"] or any(near[end + 1 :] and near[end] in back for _, end in readings):
             readings = [one for one in readings if "at" in one[0]]

@@ -19,7 +19,7 @@ class WordTables(dict[str, dict[str, Any]]):
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
-_FUTURE_TABLES = "joins within at on numbers days months parts hours offsets every repeats alternates".split()  # noqa: SIM905
+_FUTURE_TABLES = "joins within at on on_date numbers days months parts hours offsets every repeats alternates".split()  # noqa: SIM905
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
@@ -178,11 +178,13 @@ class TimeReader:
 
     @cached_property
     def _figures(self) -> str:
-        """More choices behind an "on", where points do not part hours from minutes: "am 24.12.", "mejor el 16"."""
-        behind = "|".join(rf"(?<={re.escape(one)} )" for one in self._words["on"].keys() - self._words["at"].keys())
-        of_month = rf"(?:[1-9]|[12]\d|3[01])(?=$)|(?:1[3-9]|2\d|3[01])(?= (?:{self._any_of['at']}) )"
-        is_read = behind and self._words["decimals"]
-        return rf"|(?:{behind})(?:(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])|{of_month})" if is_read else ""
+        """More choices behind what leads to a date, where points do not part hours from minutes: "am 24.12.", "mejor el 16"."""
+        leads = self._words["on_date"]
+        behind = "|".join([*(rf"(?<={re.escape(one)} )" for one in leads), rf"(?:{self._any_of['on_date']}) "])
+        of_month = (
+            rf"(?:[1-9]|[12]\d|3[01])(?:er)?(?=$| (?:{'|'.join(self._any_of[one] for one in ('at', 'to', 'on'))}) )"
+        )
+        return rf"|(?:{behind})(?:(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])|{of_month})" if leads else ""
 
     def _skip(self, table: str, tail: str, start: int = 0) -> int:
         """Where a phrase of a table ends that stands at `start`, with something behind it; 0 for none."""
@@ -766,13 +768,14 @@ class TimeReader:
             if found.keys().isdisjoint({"fixed", "hour", "part"}):
                 return ""
             day = f"in {self._duration(day)[0]['at_seconds'] // _DAY_S} days"
+        figures = day.rpartition(" ")[2].removesuffix("er")
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
             day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
-        elif (number := day.removeprefix("dia ")).isdecimal():
-            day = _name_day_of_month(int(number))
-        elif "." in day:
-            day, _ = self.read_date([day])
+        elif figures.isdecimal():
+            day = _name_day_of_month(int(figures))
+        elif "." in figures:
+            day, _ = self.read_date([figures])
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
 

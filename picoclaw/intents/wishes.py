@@ -314,7 +314,7 @@ class WishMatcher(IntentMatcher):
         return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
     def _drop_wrong_time(self, text: str) -> str:
-        """What is right, of what says first what was wrong: "not monday, tuesday"; "monday not, tuesday" where one says so."""
+        """What is right, of what also says what was wrong: "not monday, tuesday"; "monday not, tuesday" where one says so."""
         s = self._read(text)
         begin, size = self._skip_no(s), len(s.words)
         nots = [s.end_of(self._book.values("not_word"), i) or i for i in range(size)] + [size]
@@ -325,7 +325,8 @@ class WishMatcher(IntentMatcher):
             wrong = s.words[middle:end] if first is nots else s.words[begin:middle]
             is_alike = self.times.names_a_day(wrong) == self.times.names_a_day(s.words[right : times[right]])
             if begin < middle < end and right < times[right] and is_alike:
-                return s.text(right, len(s.words))
+                is_last = first is nots or any(map(s.after_comma, range(middle + 1, end + 1)))  # "tuesday, not monday"
+                return s.text(right, len(s.words)) if is_last else s.text(begin, middle)
         return text
 
     def _name_both(self, text: str) -> str:
