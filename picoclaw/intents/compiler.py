@@ -33,7 +33,7 @@ _OTHER_TABLE_TEXT = "names accents expand days months parts measures repeats usu
 _OTHER_TABLES = _OTHER_TABLE_TEXT.split()
 _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
-    polite questions acts ends tells verbs past general requests
+    polite text_words unended questions acts ends tells verbs past general requests
     before calendar at on on_date joins within to halves from_now oclock
     every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts

@@ -1183,6 +1183,7 @@ class IntentMatcher:
         least = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED}.get(topic, 0.0) if s.asks or not begins else 0.0
         is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
         is_wish |= topic == "remark" and self.says_time(s.raw)  # "sorry, it is at half past nine"
+        is_wish |= topic == "not_wanted" and s.holds(self.words["until"])  # "leave the fan on until it is below 22"
         if is_unasked or is_wish or share < least:
             return True
         if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):

@@ -416,7 +416,15 @@ class SlotReader:
             is_parted = slot.name == "_called" and end > first + 1 and s.after_comma(end - 1)
             if is_parted or (slot.without and self._is_condition(slot, s, end - 1)):
                 return
-            yield s.text(first, end), end
+            if not self._belongs_to_text(s, end):
+                yield s.text(first, end), end
+
+    def _belongs_to_text(self, s: Sentence, i: int) -> bool:
+        """Whether what is said at word `i`, polite elsewhere, goes on with the text before it: "the milk man", "say thanks"."""
+        words = self._words
+        if not s.longest(words["polite"], i) or s.after_comma(i):
+            return False
+        return s.longest(words["text_words"], i) is not None or s.words[i - 1] in words["unended"]
 
     def _is_of_number(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether word `i` is a number that tells which one: "reminder 3" is no reminder of "3"."""
