@@ -48,6 +48,9 @@ _MONEY = ("op", "money")
 _DIVIDES = frozenset({"among", "by", "in", "each", "/"})
 _PRICES = pattern(r"q*(?:nu?(?:en|ne)e?)+q*")
 """How many, and what one costs: "n each n" or "n n each"; "u" is a unit, "q" asks."""
+_BY = frozenset({"*", "by", "among"})
+_SIDES = pattern(r"nl?xnl?xnl")
+"""A number, maybe a length, and what stands between two sides."""
 _BESIDE_CLOCK = ("sum_filler", "plain", "polite", "ignore")
 
 
@@ -93,7 +96,11 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
     if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
-    found = (_share_out(tokens, paid) or _answer_form(tokens, words) or _add_prices(tokens)) if asks else None
+    found = (
+        (_share_out(tokens, paid) or _answer_form(tokens, words, is_paid=bool(paid)) or _add_prices(tokens))
+        if asks
+        else None
+    )
     if not found and "what" not in s.list_values(words["dates"]):  # "what day is it in a week"
         found = _convert(tokens, words, last, is_whole=is_whole or is_sum)
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
@@ -205,7 +212,7 @@ def _name_meaning(words: WordTables) -> Mapping[str, str]:
     return {meaning: phrase for phrase, meaning in reversed([*words["sums"].items()])}
 
 
-def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
+def _answer_form(tokens: Sequence[Token], words: WordTables, *, is_paid: bool) -> Sum | None:
     """Answer what is plain whatever stands around it: a discount, a share, a power, an area, from one hour to another."""
     values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
     ops = {value for kind, value in tokens if kind == "op"}
@@ -214,6 +221,8 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
         return _tell(f"√{values[0]:g}", math.sqrt(values[0]))
     if len(shape) > 1 and "sum" in ops and {*shape} == {"n"} and ops <= {"sum", "&", "+", "in", "ask"}:
         return _tell(" + ".join(f"{value:.12g}" for value in values), sum(values))
+    if box := _measure_box(tokens, words):
+        return box
     if len(values) != 2:
         return None
     one, other = values
@@ -231,12 +240,15 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
         return _tell(f"{other:g} - {one:g} %", other * (1 - one / 100))
     if shape == "%n" and ops - {"ask", "in"} == {"of"}:
         return _tell(f"{one:g} % {_name_meaning(words)['of']} {other:g}", one / 100 * other)
+    if shape == "cn" and is_paid and "ask" in ops and not ops.isdisjoint({"price", "each"}):
+        return _tell(f"{one // 60}:{one % 60:02} × {other:g}", one / 60 * other)  # "7:30 at 42 euros, how much?"
     if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
         begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
         return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
     measures = [value for kind, value in tokens if kind == "unit"]
     is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
     is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
+    is_price |= is_paid and names == ["number", "unit", "in", "number", "unit", "ask"]  # "7,5 horas a 42 euros la hora"
     is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
     is_price &= 1 not in values  # "an e-mail to say that I come at 18 h"
     is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
@@ -253,6 +265,30 @@ def _answer_form(tokens: Sequence[Token], words: WordTables) -> Sum | None:
         square = "".join(squares.get(one, "") for one in units if len(units) == 1)
         return found and found._replace(text=found.text + square)
     return None
+
+
+def _measure_box(tokens: Sequence[Token], words: WordTables) -> Sum | None:
+    """What a box holds by its sides: "how many litres are in a tank of 1.2 m by 0.8 m by 0.35 m?"."""
+    kinds = "".join(
+        "l" if kind == "unit" and str(value).startswith("length ") else "x" if value in _BY else kind[0]
+        for kind, value in tokens
+    )
+    volumes = {str(value) for kind, value in tokens if kind == "unit" and str(value).startswith("volume ")}
+    found = _SIDES.search(kinds)
+    if not found or len(volumes) != 1:
+        return None
+    (volume,), within = volumes, tokens[found.start() : found.end()]
+    sides = [float(value) for kind, value in within if kind == "number"]
+    lengths = {str(value) for kind, value in within if kind == "unit"}
+    if len(lengths) != 1:
+        return None
+    (length,) = lengths
+    length_name, volume_name = (
+        next(word for word, unit in words["factors"].items() if unit == one) for one in (length, volume)
+    )
+    litres = 1000 * math.prod(side * float(length.split()[1]) for side in sides)
+    shown = " × ".join(f"{side:g}" for side in sides)
+    return _tell(f"{shown} {length_name}", litres / float(volume.split()[1]), volume_name)
 
 
 def _asks_each(tokens: Sequence[Token]) -> bool:
@@ -383,7 +419,7 @@ def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is
 
 # Days.
 
-_EASTER = pattern(r"easter([+-]\d+)?")
+_FEAST = pattern(r"(easter|advent)([+-]\d+)?")
 _ENDS = frozenset({"week", "month", "year"})
 _DAYS_OF_WEEK = {"weekend": {5, 6}, "weekday": {0, 1, 2, 3, 4}, **{day: {n} for n, day in enumerate(WEEKDAYS)}}
 
@@ -396,6 +432,11 @@ def _compute_easter(year: int) -> date:
     sunday = (32 + 2 * (century % 4) + 2 * (rest // 4) - epact - rest % 4) % 7
     month, day = divmod(epact + sunday - 7 * ((golden + 11 * epact + 22 * sunday) // 451) + 114, 31)
     return date(year, month, day + 1)
+
+
+def _compute_fourth_advent(year: int) -> date:
+    """The last Sunday before Christmas Day."""
+    return date(year, 12, 24) - timedelta(days=date(year, 12, 25).weekday())
 
 
 def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
@@ -413,7 +454,7 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
         return today - timedelta(days=-apart % 7 or 7) if is_past else today + timedelta(days=apart % 7 or 7)
     years = [int(one) for one in told.split() if len(one) == 4 and one.isdecimal()]
     years = years or [today.year + 1] * ("next" in said) or [today.year] * ("this" in said)
-    moved = _EASTER.fullmatch(told)
+    moved = _FEAST.fullmatch(told)
     for n in range(100):  # months, or years where a month is said
         number, *names = told.split()
         by_month = not moved and (not names or names[0] not in MONTHS)
@@ -421,8 +462,9 @@ def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
         year = years[0] if years else index // 12
         month = index % 12 + 1 if by_month else 0 if moved else MONTHS.index(names[0]) + 1
         try:
-            day = _compute_easter(year) if moved else date(year, month, int(number))
-            day += timedelta(days=int(moved[1] or 0) if moved else 0)
+            compute_feast = _compute_easter if told.startswith("easter") else _compute_fourth_advent
+            day = compute_feast(year) if moved else date(year, month, int(number))
+            day += timedelta(days=int(moved[2] or 0) if moved else 0)
         except ValueError:
             continue
         if years or (day <= today if is_past else day >= today):
@@ -493,7 +535,7 @@ def _read_days(
             said.add("past")
         elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1 and not is_later:
             lengths, i = [*lengths, f"{int(ahead[0] // _DAY_S):+}"], i + ahead[1]
-        elif hit and hit[0][:1].isalpha() and hit[0] not in _ENDS and hit[0][:6] != "easter":
+        elif hit and hit[0][:1].isalpha() and hit[0] not in _ENDS and not _FEAST.fullmatch(hit[0]):
             said, i = said.union(hit[0].split()), hit[1]
         elif hit:
             (lengths if hit[0][0] == "+" else feasts).append(hit[0])
@@ -509,6 +551,8 @@ def _read_days(
             is_beside = any(s.longest(words[name], i) for name in beside)
             said = said if is_beside else said | {"more"}
             i += 1
+    if "when" in said and not feasts:
+        said.add("more")
     if "this" in said and not (told or feasts or lengths or weekdays):
         feasts = ["year"]
     dates = told or feasts
@@ -526,7 +570,9 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     days, weekdays, said = _read_days(s, book.words, book.times, now)
     trusts = book.find_topic(text) == "calendar"
     is_question = s.asks or not book.words["questions"].keys().isdisjoint(s.words[:1])
-    asks = said & {"count", "weeks", "what", "number", "weekend", "weekday"} or ("long" in said and (days or last))
+    asks = not said.isdisjoint({"count", "weeks", "what", "number", "weekend", "weekday"})
+    asks |= "long" in said and bool(days or last)
+    asks |= "when" in said and "more" not in said  # "when is easter?"
     if not (trusts or asks or (days and weekdays and is_question)):
         return None
     if "number" in said:
