@@ -772,10 +772,13 @@ class IntentMatcher:
         if "than_word" not in self._book.slot_names:
             return None
         is_order = s.last.name not in READS and self._mood(s, begin, len(s.words)) == "acts"
-        moods = {"tells"} if s.last.name in READS else {"tells", "general"}
-        if is_order or is_quoted(s, begin) or self._mood(s, begin, begin) in moods:
+        mood = self._mood(s, begin, begin)
+        if is_order or is_quoted(s, begin) or mood == "tells":
             return None
         found = self._questions.read(s, begin, end)
+        is_of_here = found is not None and found.found.keys() >= {"sensor", "when", "_figure"}  # "today, on average"
+        if mood == "general" and s.last.name not in READS and not is_of_here:
+            return None
         is_clear = found is not None and (found.intent != "sensor_read" or "quantity" in found.found)
         if not found or (found.left and not (is_clear and found.is_named)):
             return None

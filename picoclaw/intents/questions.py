@@ -220,12 +220,16 @@ class QuestionReader:
                 before = "" if s.longest(self._book.words["it"], i) else before  # "than that today"
                 parts.passed.update(s.words[i : walk.filler[i][0]])
                 i = walk.filler[i][0]
-            elif walk.may_be_left(i, known) and (known or parts.left < _MAX_LEFT):
+            elif (walk.may_be_left(i, known) or self._is_living(walk, s, i)) and (known or parts.left < _MAX_LEFT):
                 parts.passed.add(s.words[i])
                 parts.left, i = parts.left + 1, i + 1
             else:
                 return None
         return parts
+
+    def _is_living(self, walk: FrameReader, s: Sentence, i: int) -> bool:
+        """Whether a plant stands there for which something is asked, and no place: "wie viel Licht hatten die Sämlinge?"."""
+        return i > 0 and s.words[i - 1] not in self._book.words["places"] and bool(walk.read("living", i))
 
     def _read_at(self, walk: FrameReader, s: Sentence, i: int, without: str = "") -> tuple[str, Any, int]:
         """The longest part that begins at word `i`; of two as long the one that says more."""
@@ -253,7 +257,8 @@ class QuestionReader:
 
     def _read_state(self, s: Sentence, size: int) -> dict[str, Any]:
         """What the last question was about, where this one goes on with it."""
-        goes_on = size <= MAX_CONTINUED_WORDS or s.holds(self._book.values("reference_word"))
+        refers = any(s.holds(self._book.values(name)) for name in ("reference_word", "both_word"))
+        goes_on = size <= MAX_CONTINUED_WORDS or refers
         if s.last.name not in READS or not goes_on:
             return {}
         given, said = s.last.arguments, s.said_before()
@@ -300,7 +305,8 @@ class QuestionReader:
             named = [since, "today"] if since != named[0] and since in _DAYS else pair or named
         if any(time in _DAYS - {"today", "last night"} or _DATE.fullmatch(time) for time in named):
             named = [parts.clocks.get(time, time) for time in named]
-        apart = parts.has("than_word", "compare_word")
+        is_either = parts.has("more", "hottest", "coldest") and s.holds(self._book.values("or_word"))
+        apart = parts.has("than_word", "compare_word") or is_either
         times = _join_times(named, str(before.get("when", "")), apart=apart)
         if len(times) == 2 and times[1] in {"today", "yesterday"} and times[0] in WEEKDAYS:
             times = [f"since {times[0]}"]  # "from Monday until today"
@@ -360,10 +366,12 @@ class QuestionReader:
             if before["_tool"] == "sensor_history" and (compares or (is_which and (is_day or parts.has("more")))):
                 return ask("history_compare", when=pair[0], compare=pair[1])
         is_which = parts.has("more") or (parts.has("hottest", "coldest") and before.get("_tool") == "sensor_read")
+        is_either = is_either and len(times) > 1 and not sensors[1:]  # "was it warmer on Wednesday or Thursday?"
+        goes_on = goes_on or is_either
         if goes_on or parts.has("than_word", "compare_word", "how_much") or (is_which and len(sensors) > 1):
             compared = self._compare(parts, sensors, times, before, known, ask)
             is_bare = parts.values.keys() == {"how_much"}  # "the difference" of one
-            if compared or is_bare or parts.has(*_COMPARING) or len(sensors) > 1:
+            if compared or is_bare or is_either or parts.has(*_COMPARING) or len(sensors) > 1:
                 return compared
         others = ("chart_word", "trend_word", "now_word")
         times_told = before.get("_tool") == "sensor_excursions" and not parts.has(*others)
