@@ -990,6 +990,9 @@ class IntentMatcher:
         """Return `match` with its "request" made the call of a job; None where a job cannot make it, or it is not what was said."""
         if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
             return None
+        dish = Sentence(str(match.arguments.get("message", "")), self.words).words
+        if match.intent == "cron_cook" and not self._book.values("staple").keys() >= {*dish}:
+            return None
         notes = [str(match.arguments.get(name, "")) for name in ("old", "new")]
         if match.intent == "memory_rewrite" and all(notes) and [*map(self._is_told, notes)] == [True, False]:
             return None  # "change that to the red pot" leaves open what is in it

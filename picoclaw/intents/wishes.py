@@ -562,7 +562,7 @@ class WishMatcher(IntentMatcher):
         if not (is_wish or self._is_statement(s)) or (is_told and (len(s.words) < 2 or not tells)):
             return False
         names = ("but_word", "drop_verb", "again_word", "every_output")
-        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees")]
+        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees", "packs")]
         tables += [words["splits"]] * (not is_why)
         outputs = {phrase: one for phrase, one in self._names.items() if one[0] == "output"}
         tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
