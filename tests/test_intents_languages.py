@@ -263,7 +263,12 @@ SAID = {
         ("erinnere mich jeden zweiten Tag um 9 Uhr ans Gießen", remind("Gießen", every_seconds=172800, at="09:00")),
         (
             "jeden zweiten Tag morgens gießen, eine Minute mit der Pumpe",
-            "Ich habe nichts getan: das war kein klarer Auftrag.",
+            remind(
+                'output {"action": "set", "name": "pump", "level": "on", "seconds": 60}',
+                kind="tool",
+                every_seconds=172800,
+                at="08:00",
+            ),
         ),
         ("erinnere mich von Montag bis Freitag um 7 Uhr ans Radio", remind("Radio", cron_expr="0 7 * * 1-5")),
         ("zeig mir die Temperatur von heute als Diagramm", [CHART]),

@@ -1055,7 +1055,12 @@ class IntentMatcher:
             return True  # "tell me what is on at 6"
         if not message:
             return match.tool == "cron" and match.arguments.get("action") == "add"
-        words = Sentence(message, self.words).words
+        if is_said and not s.holds(self._reminding) and is_complete(order := self.match(message, {"output"})):
+            if order.tool == "output" and self.moves(order):  # "on mondays at 7 water for 90 seconds"
+                return True
+        text = Sentence(message, self.words)
+        if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
+            return True  # "..., it's at 3"
         day = self.times.count_part(words[:MAX_SHORT_WORDS])
         rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
         if day and (day == len(Sentence(message.partition(":")[0], self.words).words) or (rest and is_clock)):

@@ -101,6 +101,7 @@ class WishMatcher(IntentMatcher):
         text = self._name_both(text)
         text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
         text = self._put_days_first(text, offered, last) if "," in text else text
+        text = self._join_hour(text) if "," in text else text
         text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
         parts = self._match_all(text, offered, last)
@@ -130,6 +131,17 @@ class WishMatcher(IntentMatcher):
         steps = [match is not None and match.intent == "output_step" for _, match in told]
         told = [part for n, part in enumerate(told) if not (steps[n] and any(steps[:n]))]  # "too bright, dim it"
         return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
+
+    def _join_hour(self, text: str) -> str:
+        """The text with the hour of a clause that only says when it is: "remind me of the dentist tomorrow, it's at 3"."""
+        s = self._read(text)
+        for i in range(2, len(s.words) - 1 if s.holds(self._reminding) else 0):
+            end = s.end_of(self._book.values("it_happens"), i) if s.after_comma(i) else 0
+            is_hour = end and self.times.count_clock(s.words[end:]) == len(s.words) - end
+            if is_hour and not any(self.times.count_clock(s.words[n:i]) for n in range(i)):
+                day = next((n + days for n in range(i) if (days := self.times.count_day(s.words[n:i]))), i)
+                return f"{s.text(0, day)} {s.text(end, len(s.words))} {s.text(day, i)}".strip(" ,")
+        return text
 
     def _join_ends(self, text: str, offered: Offered) -> str:
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock, or with "and off when" for an
