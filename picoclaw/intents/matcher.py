@@ -1055,9 +1055,11 @@ class IntentMatcher:
             return True  # "tell me what is on at 6"
         if not message:
             return match.tool == "cron" and match.arguments.get("action") == "add"
-        if is_said and not s.holds(self._reminding) and is_complete(order := self.match(message, {"output"})):
-            if order.tool == "output" and self.moves(order):  # "on mondays at 7 water for 90 seconds"
-                return True
+        order = self.match(message, {"output"}) if is_said and not s.holds(self._reminding) else None
+        if (
+            is_complete(order) and order.tool == "output" and self.moves(order)
+        ):  # "on mondays at 7 water for 90 seconds"
+            return True
         text = Sentence(message, self.words)
         if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
             return True  # "..., it's at 3"
