@@ -615,6 +615,16 @@ def _set_level(draft: Draft) -> IntentMatch | None:
     return None
 
 
+def _step_by(draft: Draft) -> IntentMatch | None:
+    """So many percent less than before, of a level that was said."""
+    before, step = str(draft.last.get("level")), str(draft.found.pop("_step", ""))
+    if not before.isdecimal():
+        return draft.unknown._replace(answer=word_exact(draft.book, "output_level"))
+    way = "-" if step[:1] == "-" else ""
+    draft.found |= step_order(before, f"{way}{draft.found['level']}", draft.last)
+    return None
+
+
 def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
     """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
     by, lowers, raises = (book.values(name) for name in ("by_word", "lower_verb", "raise_verb"))
@@ -822,6 +832,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("limit", _change_limit),
         ("beyond", _find_reach),
         ("find_before", _find_before),
+        ("step_by", _step_by),
         ("level", _set_level),
         ("_old", _find_rule_of),
         ("name", _add_to_rule),

@@ -601,10 +601,11 @@ class IntentMatcher:
                     ends = (n for n, i in enumerate(left) if s.after_comma(i) and self._list_named(s, left[:n]))
                     left = left[: next(ends, len(left))] if names_one else left  # "..., it is too humid"
                     like = self._list_named(s, left) if names_one else []
-                    if names_one and (not like or match.tool != "rule"):
+                    named = " ".join(s.text(i, i + 1) for i in left if s.words[i] in like)
+                    if names_one and (not named or match.tool != "rule"):
                         break  # nothing says which
-                    if like:
-                        said = {**match.said, "_called": " ".join(s.text(i, i + 1) for i in left if s.words[i] in like)}
+                    if named:
+                        said = {**match.said, "_called": named}
                         given = {name: value for name, value in match.arguments.items() if value != HOLE}
                         match = match._replace(arguments=given, said=said, route="proposal")
                         return match._replace(missing=word_exact(self._book, name))

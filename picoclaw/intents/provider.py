@@ -778,7 +778,7 @@ def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
 
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
-    """What outputs were set to before, as "_before" and "_before NAME", '' where unknown, and how long yet, as "_left NAME"."""
+    """What outputs were set to before, as "_before" and "_before NAME", '' where unknown, how long yet, as "_left NAME", and to what last, as "_level NAME"."""
     levels, now = dict[str, Any](_before=""), dict[str, str]()
     for turn in split_turns(messages):
         done = [call.arguments for call, told in list_calls(turn) if call.name == "output" and told[:7] != "error: "]
@@ -787,6 +787,7 @@ def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
             levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
             now[name] = "off" if is_off else "" if one.get("seconds") else str(one.get("level", ""))
             levels[f"_left {name}"] = one.get("seconds", 0) - count_seconds_passed(turn, messages[-1])
+            levels[f"_level {name}"] = "off" if is_off else str(one.get("level", ""))
     return levels
 
 
@@ -818,10 +819,14 @@ def _hold(match: IntentMatch | None) -> IntentMatch | None:
 def _keep_end(match: IntentMatch, told: Sequence[Wish], messages: Sequence[Message]) -> IntentMatch:
     """Return a match; another brightness of what is on until a time that was said, before or in `told`, keeps that end."""
     given, name = match.arguments, str(match.arguments.get("name"))
-    if match.tool != "output" or match.missing or "seconds" in given or not str(given.get("level")).isdecimal():
+    if match.tool != "output" or match.missing or "seconds" in given or str(given.get("level", "off")) == "off":
         return match
-    ends = [one.arguments.get("seconds", 0) for _, one in told if one and one.arguments.get("name") == name]
-    left = ends[-1] if ends else _find_levels_before(messages).get(f"_left {name}", 0)
+    ends = [one.arguments for _, one in told if one and one.arguments.get("name") == name]
+    before = _find_levels_before(messages)
+    left = ends[-1].get("seconds", 0) if ends else before.get(f"_left {name}", 0)
+    is_dimmed = str(ends[-1].get("level") if ends else before.get(f"_level {name}")).isdecimal()
+    if not str(given["level"]).isdecimal() and not is_dimmed:
+        return match  # "on" again is no other brightness
     return match._replace(arguments=given | {"seconds": int(left)}) if left > 0 else match
 
 
