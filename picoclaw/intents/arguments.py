@@ -741,6 +741,12 @@ def _list_items(book: Grammar, text: str) -> list[str]:
     return items[:_MAX_ITEMS]
 
 
+def _plan_each(draft: Draft) -> IntentMatch | None:
+    """ "Everything off at ten": a call for each output."""
+    every = draft.found.pop("name")
+    return _call_for_each(draft, "name", [every["name"], *(one["name"] for one in every.get("_more", ()))])
+
+
 def _take_both(draft: Draft) -> IntentMatch | None:
     """ "Turn both off", "cancel both": a call for each."""
     if "both_jobs" in draft.intent.steps:
@@ -838,6 +844,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("name", _add_to_rule),
         ("_item", _find_listed),
         ("_item", _part_items),
+        ("plan_each", _plan_each),
         ("name both_jobs", _take_both),
         ("", _ask_which),
         ("was", _tell_nobody),
