@@ -490,7 +490,11 @@ class IntentMatcher:
             return found  # what is missing, asked for by its name
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
-        return other or (None if told else found)
+        is_lost = told not in {
+            "",
+            "unmeasured",
+        }  # "how much water is left in the tank?", of which no other sensor tells
+        return other or (None if is_lost else found)
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Offered
