@@ -76,6 +76,10 @@ class WishMatcher(IntentMatcher):
         when = self._join_time(self._book.slot("when"), s, range(len(s.words))) if is_once else when
         if len(when) < 2 or when == [*range(when[0], when[-1] + 1)]:
             return None
+        comma = next(filter(s.after_comma, range(when[0] + 1, when[-1] + 1)), 0)
+        told = not set(range(comma)).issubset(when) and not any(s.longest(self._reminding, i) for i in range(comma))
+        if told and any(s.longest(self._reminding, i) for i in range(comma, when[-1])):
+            return None  # "the bins go on wednesday, remind me every tuesday"
         ends = [i for i in range(len(s.words)) if i not in when and (i + 1 in when or i + 1 == len(s.words))]
         begins = [i for i in range(len(s.words)) if i not in when and (i - 1 in when or i == 0)]
         rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
