@@ -953,6 +953,8 @@ class IntentMatcher:
             return True
         asks = begin >= 0 and s.end_of(words["questions"], begin)
         asks = asks and not s.end_of(words["negations"], begin)
+        is_let = begin > 0 and s.words[begin - 1] in words["polite"] and s.end_of(self._book.values("let_verb"), begin)
+        asks = asks and not is_let  # "please have the lamp come on"
         asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
         return "?" not in s.raw and not asks
 

@@ -267,13 +267,15 @@ class TimeReader:
         begin = spans or start
         half = self._get_half(tail[start:part].strip()) if part and spans else ""
         is_begun = spans or day or bare or self._skip("at", tail)
-        first, stop = self._bare_clock(tail[begin:]) if is_begun or tail[:1].isdigit() else ({}, 0)
+        first, stop = self._bare_clock(tail[begin:], begun=spans > 0) if is_begun or tail[:1].isdigit() else ({}, 0)
         until = self._skip("span_ends", tail, begin + stop) if first else 0
         joint = tail[begin + stop : until].strip() if until and not spans else ""
         if joint in self._words["splits"] or (joint in self._words["at"] and self._skip("at", tail, start)):
             return none  # "at 6 and 9" are two times, and "a las 6, a las 9"
         behind = self._another.search(tail, until) if until and bare else None  # "from 5 to 9 pm monday to friday"
-        last, more = self._bare_clock(tail[until : behind.start() if behind else None]) if until else ({}, 0)
+        last, more = (
+            self._bare_clock(tail[until : behind.start() if behind else None], begun=spans > 0) if until else ({}, 0)
+        )
         if not last or self._length_word.match(tail, until + more):
             return none
         (early, _, one), (late_day, _, other) = (said["at"].rpartition(" ") for said in (first, last))
@@ -310,9 +312,10 @@ class TimeReader:
         one = late if is_day and one < _EARLIEST else one
         return f"{one}{'' if is_day or one > '12' else OCLOCK}", _find_end(one, other)
 
-    def _bare_clock(self, tail: str) -> tuple[dict[str, Any], int]:
-        """A time of day that no "at" has to stand before, also "15 h"."""
-        at = f"{next(iter(self._words['at']))} " if _HOUR_SIGN.match(tail) else ""
+    def _bare_clock(self, tail: str, *, begun: bool = False) -> tuple[dict[str, Any], int]:
+        """A time of day that no "at" has to stand before, also "15 h"; `begun`: behind a "from", also "sept heures"."""
+        is_hour = begun and tail.partition(" ")[2].partition(" ")[0] in self._words["oclock"]
+        at = f"{next(iter(self._words['at']))} " if is_hour or _HOUR_SIGN.match(tail) else ""
         value, end = self._clock(at + tail, "", bare=True)
         return value, end - len(at) if value else 0
 

@@ -155,28 +155,41 @@ class WishMatcher(IntentMatcher):
         for i in range(2, len(s.words)):
             until = s.longest(self._book.values("until_limit"), i)
             if until and until[1] < len(s.words):
-                joined = f"{s.text(0, i)} {until[0]} {s.text(until[1], len(s.words))}"
+                rest = self._name_limit(s, i, until[1], offered) or s.text(until[1], len(s.words))
+                joined = f"{s.text(0, i)} {until[0]} {rest}"
                 rules = [match for _, match in self._split(joined, offered, NO_TURN) if match and match.tool == "rule"]
                 if len(rules) == 2 and not any(str(rule.arguments.get("when")).startswith("every ") for rule in rules):
                     return joined
         ends = [self._book.values(name) for name in ("off_word", "off_verb")]
-        between = [self._book.values(one) for one in ("switch", "again_word")]
+        between = [self._book.values(one) for one in ("switch", "again_word", "on_word")]
         between += [self.words["splits"], self.words["it"]]
         near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))] if any(map(s.holds, ends)) else []
         for i in range(1, len(near)):
             begin = end = i + self.times.count_clock(near[i])
-            is_off = False
+            is_off, on = False, ""
             while begin > i and (then := max(s.end_of(table, end) for table in (*ends, *between))):
                 is_off |= any(s.end_of(table, end) == then for table in ends)
+                on = s.text(end, then) if s.end_of(between[2], end) == then else on
                 end = then
-            if is_off and end < len(near) and self.times.count_clock(near[end]):
+            behind = end + self.times.count_clock(near[end]) if begin > i and end < len(near) else end
+            off = 0 if is_off or behind == end else max(s.end_of(table, behind) for table in ends)  # "um 9 aus"
+            if (is_off or off) and end < behind:
                 at = next((n for n in range(i, begin) if s.end_of(self.words["at"], n)), i)  # "on at 6"
                 start, stop = (s.end_of(self.words["at"], n) or n for n in (at, end))
                 first, last = (next(iter(self.words[name])) for name in ("span_begins", "span_ends"))
-                joined = f"{s.text(0, at)} {first} {s.text(start, begin)} {last} {s.text(stop, len(s.words))}"
+                tail = f"{s.text(stop, behind)} {on} {s.text(off or behind, len(s.words))}"
+                joined = f"{s.text(0, at)} {first} {s.text(start, begin)} {last} {tail}"
                 match = self.match(joined, offered)
                 return joined if match and match.tool == "rule" and "when" in match.arguments else ""
         return ""
+
+    def _name_limit(self, s: Sentence, end: int, begin: int, offered: Offered) -> str:
+        """ "Below 85" for an "it drops" from word `begin` on, by the rule up to word `end` that goes by a value above it; else ''."""
+        fall = max((s.end_of(self._book.values("falls_back"), n) for n in range(end, begin + 1)), default=0)
+        match = self.match(s.text(0, end), offered) if fall and fall >= self._begin_of_polite(s) else None
+        side, _, limit = str(match.arguments.get("when") if match else "").partition(" above ")
+        below = next((said for said, meant in self._book.values("beyond").items() if meant == "below"), "")
+        return f"{below} {limit.split()[0]}" if side and limit else ""
 
     def _ends_in_hour(self, match: IntentMatch) -> bool:
         """Whether what a reminder says ends with a time of day, which may be that of its days: "each evening the dog at 21:00"."""
