@@ -1039,12 +1039,12 @@ class IntentMatcher:
         return match._replace(arguments=arguments | {"kind": "tool", "message": call})
 
     def _is_watering(self, text: str) -> bool:
-        """Whether all words of a text say that something was watered."""
+        """Whether all words of a text say that something, or a plant, was watered."""
         s, i = Sentence(text, self.words), 0
-        tables = [*map(self._book.values, ("water_verb", "watered_word", "last_time"))]
+        tables = [*map(self._book.values, ("water_verb", "watered_word", "last_time", "living"))]
         while i < len(s.words) and (end := max(s.end_of(table, i) for table in tables)):
             i = end
-        return 0 < i == len(s.words)
+        return i == len(s.words) and any(map(s.holds, tables[:2]))
 
     def _lacks_message(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
