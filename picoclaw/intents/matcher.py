@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 MAX_CLASSIFIED = 30
 _MAX_KEPT_TEXTS = 32  # that were read last; 20 KB each, and a message has some six
+SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _CLOCK = pattern(rf"\d\d:\d\d(?:{OCLOCK})?")
 _QUOTE_MARKS = frozenset(">\"'`«»“”„‘’‹›")
 _MIN_TEXT = 2  # words, of a text that is proposed
@@ -1200,11 +1201,12 @@ class IntentMatcher:
         head = s.raw.rpartition(",")[0]
         begins = next((i for i in range(2) if s.end_of(self.words["questions"], i)), 2)
         is_unasked = topic == "forecast" and begins == 2 and not s.asks and len(s.words) > MAX_BARE_WORDS
-        least = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED}.get(topic, 0.0) if s.asks or not begins else 0.0
+        leasts = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED, "not_wanted": SURE_PART}
+        least = leasts.get(topic, 0.0) if s.asks or not begins else 0.0
         is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
         is_wish |= topic == "remark" and self.says_time(s.raw)  # "sorry, it is at half past nine"
         is_wish |= topic == "not_wanted" and s.holds(self.words["until"])  # "leave the fan on until it is below 22"
-        if is_unasked or is_wish or share < least:
+        if is_unasked or is_wish or share < least or self._greets_first(s, topic):
             return True
         if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
             return False
@@ -1212,6 +1214,17 @@ class IntentMatcher:
             return share < SURE_WHOLE and any(word[0].isdigit() for word in s.words)
         shares = self._score(self._read(head))
         return bool(shares) and shares[0][1] not in self.topics.chat
+
+    def _greets_first(self, s: Sentence, topic: str) -> bool:
+        """Whether a greeting or thanks only begins a question about something else: "hello, is the pump all right?"."""
+        rest = SENTENCE_END.split(s.raw)[1:]
+        if topic not in self.topics.chat or not s.asks or not rest:
+            return False
+        is_chat = (
+            shares[0][1] in self.topics.chat - {"nothing"} for part in rest if (shares := self._score(self._read(part)))
+        )
+        is_long = max(len(part.split()) for part in rest) > MAX_BARE_WORDS
+        return any(map(self.says_time, rest)) or (is_long and not all(is_chat))
 
     def _names_any(self, s: Sentence) -> bool:
         """Whether a sentence names what is declared here, a quantity or a number."""

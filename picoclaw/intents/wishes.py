@@ -26,6 +26,7 @@ from picoclaw.intents.matcher import (
     MAX_CLASSIFIED,
     MAX_SHORT_WORDS,
     MIN_TOPIC_SHARE,
+    SENTENCE_END,
     SHOWN,
     SURE_PART,
     SURE_WHOLE,
@@ -34,11 +35,10 @@ from picoclaw.intents.matcher import (
 from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
 from picoclaw.messages import ToolCall
-from picoclaw.text import pattern, stem_word
+from picoclaw.text import stem_word
 
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
-_SENTENCE_END = pattern(r"(?<=[.!?]) +|, +")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
@@ -461,7 +461,7 @@ class WishMatcher(IntentMatcher):
 
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
-        parts = [part for part in _SENTENCE_END.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
+        parts = [part for part in SENTENCE_END.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits", "lead"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
