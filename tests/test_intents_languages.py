@@ -78,10 +78,13 @@ MOMENT = "<moment>Monday 2026-11-23 12:00</moment>\n"
 GREENHOUSE_NOW = "greenhouse: temperature 24.50 °C (bme280 on i2c-1 at 0x76, read just now)"
 
 
-def answer(provider, *texts, listed=MappingProxyType(LISTS), moment=MOMENT):
+KEPT = "reminder 5 is kept for 19:00"
+
+
+def answer(provider, *texts, listed=MappingProxyType(LISTS), moment=MOMENT, result=KEPT):
     """What the last of some lines leads to: the calls, or what is said; each call before it says "done".
 
-    `listed`: the rows that a tool lists; `moment`: what each line begins with.
+    `listed`: the rows that a tool lists; `moment`: what each line begins with; `result`: what other calls say.
     """
     messages = []
 
@@ -104,7 +107,7 @@ def answer(provider, *texts, listed=MappingProxyType(LISTS), moment=MOMENT):
             calls = [call for call in after if call.name == "rule"] or calls
         said = "".join(event.text for event in events if isinstance(event, Text))
         messages.append(Message("assistant", said, tuple(calls)))
-        messages += [Message("tool", "reminder 5 is kept for 19:00", call_id=call.id) for call in calls]
+        messages += [Message("tool", result, call_id=call.id) for call in calls]
         messages += [Message("assistant", "ok")] if calls else []
     return [(call.name, call.arguments) for call in calls] or said
 
@@ -876,6 +879,23 @@ def gardener(tmp_path_factory):
 def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
     found = answer(gardener, *lines)
     assert found.startswith(expected) if isinstance(found, str) else [list(call) for call in found] == expected, found
+
+
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        (("wake me tomorrow at 7", "oh no it's a saturday, make it 8:15"), "08:15"),
+        (("wake me on saturday at 7", "oh wait, that's a saturday, rather 8:15"), "08:15"),
+        (("weck mich morgen um 7", "ach das ist ja samstag, lieber 8:15"), "08:15"),
+        (("despiértame mañana a las 7", "ay no que es sabado, mejor a las 8 y cuarto"), "08:15 o'clock"),
+        (("despiértame mañana a las 7", "mejor a las 8:15, que mañana es sábado"), "08:15"),
+        (("réveille-moi demain à 7h", "ah mais c'est samedi, plutôt 8h15"), "08:15"),
+        (("despiértame mañana a las 7", "ay no que es domingo, mejor a las 8 y cuarto"), ""),
+    ],
+)
+def test_which_day_a_reminder_is_on_is_no_correction_of_it(gardener, lines, at):
+    calls = answer(gardener, *lines, result="reminder 5 is kept for Sat 2026-11-28 07:00")
+    assert calls == [("cron", {"action": "move", "at": at, "job": 5})] if at else isinstance(calls, str)
 
 
 def test_each_language_says_all_that_english_says():

@@ -675,9 +675,11 @@ def _find_listed(draft: Draft) -> None:
     """What "that one" or "the second" names of the list that was shown or added to last."""
     words, s = draft.book.words, draft.s
     said = Sentence(str(draft.found["_item"]), words)
-    place, pronoun = said.longest(words["ordinals"], 0), said.longest(words["it"], 0)
-    hit = place or pronoun
-    if not hit or hit[1] < len(said.words):
+    ends = {len(said.words)}
+    place = hit if (hit := said.longest(words["ordinals"], 0)) and hit[1] in ends else None
+    is_order = not draft.intent.acts  # "then put it", of "then put it on the list"
+    pronoun = any(said.end_of(words["it"], i) in ends for i in range(len(said.words) if is_order else 1))
+    if not place and not pronoun:
         return
     if not draft.intent.acts:  # "put it on the list"
         note = s.read_last("old_note").rpartition(" list: ")[2] if pronoun else ""

@@ -956,6 +956,7 @@ class IntentMatcher:
         asks = asks and not s.end_of(words["negations"], begin)
         is_let = begin > 0 and s.words[begin - 1] in words["polite"] and s.end_of(self._book.values("let_verb"), begin)
         asks = asks and not is_let  # "please have the lamp come on"
+        begin += asks and s.words[begin] in words["narrows"]  # French "que le week-end"
         asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
         return "?" not in s.raw and not asks
 
@@ -1013,7 +1014,9 @@ class IntentMatcher:
         if match.tool == "memory_search" and self._is_watering(str(match.arguments.get("query", ""))):
             return None  # "when did I last water?", which the pump's history tells
         if "request" not in match.arguments:
-            if match.tool == "memory_store" and self._is_of_reminders(str(match.arguments.get("text"))):
+            note = str(match.arguments.get("text")) if match.tool == "memory_store" else ""
+            is_of_list = match.intent == "memory_store" and self._names_a_list(note)
+            if note and (is_of_list or self._is_of_reminders(note)):
                 return None
             is_none = self._lacks_message(match, s) or self._is_meant(str(match.arguments.get("content", "")))
             return None if is_none else match
@@ -1096,6 +1099,12 @@ class IntentMatcher:
         i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(reminders, i)), 0)
         return bool(s.words) and s.end_of(reminders, i) > 0
 
+    def _names_a_list(self, text: str) -> bool:
+        """Whether a text that is to be noted only says where it belongs: "on the shopping list"."""
+        s, lists = Sentence(text, self.words), [self._book.values(name) for name in ("list", "list_word")]
+        said = {n for i in range(len(s.words)) for table in lists for n in range(i, s.end_of(table, i))}
+        return bool(said) and all(i in said or word in self._empty for i, word in enumerate(s.words))
+
     @cached_property
     def _empty(self) -> frozenset[str]:
         return frozenset(word for name in _EMPTY_WORDS for word in self.words[name])
@@ -1160,6 +1169,11 @@ class IntentMatcher:
                 head = s.text(0, i) if i and is_parted else " ".join(s.words[:i])
                 return f"{head} {name.strip(' .!?')} {tail}"
         return ""
+
+    def drop_lead(self, text: str) -> str:
+        """A text without the words that may stand before a request."""
+        s = self._read(text)
+        return s.text(self._core(s)[0][-1], len(s.words)) if s.words else ""
 
     def choose_refusal(self, text: str) -> str:
         """What is said to a text that was not understood, as a key of `say` or the intent that a talk is answered by."""

@@ -183,6 +183,8 @@ class IntentProvider:
             if met is not alone:
                 return [(text, met)]
         wishes = wishes or self._matcher.match_all(text, offered, LastTurn(referents, last))
+        if turns and not called and not any(is_complete(match) for _, match in wishes):
+            wishes = self._join_last(clean_text(turns[-1][0].text), text, offered) or wishes
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
         asking = self._matcher.words["questions"]
@@ -196,6 +198,14 @@ class IntentProvider:
             named = match and _keep_end(self._put_past_noon(self._name(match), head), told, messages)
             told.append((said, named and _add_seconds(named, head)))
         return told
+
+    def _join_last(self, before: str, text: str, offered: Collection[Any]) -> list[Wish]:
+        """What "put it on the list" means behind a message that named the thing and was not understood; nothing for another."""
+        order = self._matcher.drop_lead(text)
+        if "?" in before or not self._matcher.put_for_it(order, before):
+            return []
+        told = self._matcher.match_all(f"{before.rstrip(' .!')}, {order}", offered)
+        return told if all(is_whole(match) and match.intent == "list_add" for _, match in told) else []
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
         """Return a match; of what was measured "at 3", in the half of the day that is over last."""

@@ -230,7 +230,7 @@ class Sentence:
         return begin[1] if begin else ""
 
     def after_comma(self, i: int) -> bool:
-        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip()[-1:] in _CLAUSE_MARKS
+        return 0 < i < len(self.words) and self.raw[: self.starts[i]].rstrip(" ¿¡")[-1:] in _CLAUSE_MARKS
 
     def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""

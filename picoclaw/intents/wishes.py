@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from itertools import chain, islice
 from typing import Any
 
@@ -35,10 +36,12 @@ from picoclaw.intents.matcher import (
 from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
 from picoclaw.messages import ToolCall
-from picoclaw.text import stem_word
+from picoclaw.text import pattern, stem_word
+from picoclaw.times import WEEKDAYS
 
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
+_DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
@@ -106,6 +109,7 @@ class WishMatcher(IntentMatcher):
         text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
         text = self._put_days_first(text, offered, last) if "," in text else text
         text = self._join_hour(text) if "," in text else text
+        text = self._drop_told_day(text, last)
         text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
         parts = self._match_all(text, offered, last)
@@ -294,13 +298,15 @@ class WishMatcher(IntentMatcher):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
         s, why = Sentence(text[:MAX_CHARS], self.words), self._book.values("clause_word")
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
-            begin = s.end_of(why, i)
-            tables = self.words["splits"], self._book.values("if_word")
-            is_more = any(
-                s.after_comma(n) or any(s.end_of(one, n) for one in tables) for n in range(begin, len(s.words))
-            )
+            if not (begin := s.end_of(why, i)):
+                continue
+            ends = [n for i in range(begin, len(s.words)) if (n := s.end_of(self.words["splits"], i))]
+            rests = [s.text(end, len(s.words)) if end < len(s.words) else "" for end in ends]  # "... and the dog barks"
+            ifs = self._book.values("if_word")
+            is_more = any(s.after_comma(n) or s.end_of(ifs, n) for n in range(begin, len(s.words)))
+            is_more = is_more or not all(map(self._gives_reason, rests))
             head = s.text(0, i) + "?" * (s.asks and not s.holds(self.words["requests"]))
-            match = self.match(head, offered, last) if begin and not is_more else None
+            match = None if is_more else self.match(head, offered, last)
             if is_whole(match) and match.score == 1.0 and self.moves(match):
                 whole = self.match(text, offered, last)
                 alike = (
@@ -312,9 +318,10 @@ class WishMatcher(IntentMatcher):
     def _drop_cause(self, text: str, offered: Offered, last: LastTurn) -> str:
         """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week"."""
         s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
+        is_open = not is_complete(self.match(text, offered, last))
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
             so = s.end_of(because, i)
-            begin = so or i * s.after_comma(i)
+            begin = so or i * (s.after_comma(i) or (is_open and self._runs_on(s, i)))
             head, rest = s.text(0, i), s.text(begin, len(s.words))
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
             asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
@@ -336,6 +343,38 @@ class WishMatcher(IntentMatcher):
             if pauses or not days or max(days) >= begin:
                 return rest
         return text
+
+    def _runs_on(self, s: Sentence, i: int) -> bool:
+        """Whether an order begins at word `i` where the words before it may end: "the rice is on the stove set a timer"."""
+        before, verb = s.words[i - 1], s.words[i]
+        begins = stem_word(verb) in self._acts or s.end_of(self._book.values("remind_verb"), i) > 0
+        is_past = any(s.end_of(self._book.values(name), n) for name in ("past", "earlier") for n in range(i))
+        ends = before not in self._empty and before not in self._verbs | self.words["tells"].keys()
+        return begins and ends and not is_past
+
+    def _drop_told_day(self, text: str, last: LastTurn) -> str:
+        """A text behind a reminder without a part that says which day that is on: "oh no, that is a saturday, make it 8"."""
+        found = _DATE.search("".join(last.referents.get("_result", ())))
+        if last.call.name != "cron" or not found or "?" in text:
+            return text
+        day = WEEKDAYS[date.fromisoformat(found[0]).weekday()]
+        parts = SENTENCE_END.split(text)
+        kept = [part for part in parts if not self._tells_day(part, day)]
+        return ", ".join(kept) if kept and self.says_time(kept[-1]) else text
+
+    def _tells_day(self, text: str, day: str) -> bool:
+        """Whether a text says that it is a day of the week, and no more."""
+        s, i, days = self._read(text), 0, set[str]()
+        tables = [self.words[name] for name in ("declines", "waits", "lead", "polite", "filler", "plain", "ignore")]
+        while i < len(s.words):
+            hit = s.longest(self.words["days"], i)
+            may_stand = s.words[i] in self._verbs or isinstance(self.words["numbers"].get(s.words[i]), float)  # "a"
+            end = hit[1] if hit else max((i + 1) * may_stand, *(s.end_of(table, i) for table in tables))
+            if not end:
+                return False
+            days |= {str(hit[0])} if hit else set()
+            i = end
+        return day in days <= {day, "", "tomorrow"} and not self._verbs.isdisjoint(s.words)
 
     def _is_name(self, text: str) -> bool:
         """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
@@ -401,6 +440,8 @@ class WishMatcher(IntentMatcher):
             parts = self._split(text, offered, last)
             if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
                 return parts  # "for 3 minutes now and again at 7"
+        if whole and whole.intent == "history_trend" and (now := self._find_value_asked(text, whole, offered, last)):
+            return [now, (text, whole)]
         swallows = whole is not None and self._moves_with_text(whole) and not last.call.name
         if swallows and whole and self._classifier:
             is_several = self._share_of_several(text, 0.0) > SURE_SEVERAL
@@ -458,6 +499,18 @@ class WishMatcher(IntentMatcher):
         else:
             parts = self._split(text, offered, last)
         return parts or self._match_sentences(text, offered, last) or [(text, whole)]
+
+    def _find_value_asked(self, text: str, trend: IntentMatch, offered: Offered, last: LastTurn) -> Wish | None:
+        """The question before that of a trend, where it asks for the value itself: "how is the pressure, is it falling?"."""
+        s = Sentence(text, self.words)
+        for i in range(2, len(s.words) - 1):
+            head = s.text(0, i)
+            is_joint = s.after_comma(i) or s.end_of(self.words["splits"], i)
+            now = self.match(f"{head}?", offered, last) if is_joint else None
+            if is_complete(now) and now.tool == "sensor_read":
+                is_same = now.arguments.get("quantity") == trend.arguments.get("quantity")
+                return (head, now) if is_same else None
+        return None
 
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
