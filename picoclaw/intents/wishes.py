@@ -318,10 +318,9 @@ class WishMatcher(IntentMatcher):
     def _drop_cause(self, text: str, offered: Offered, last: LastTurn) -> str:
         """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week"."""
         s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
-        is_open = not is_complete(self.match(text, offered, last))
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
             so = s.end_of(because, i)
-            begin = so or i * (s.after_comma(i) or (is_open and self._runs_on(s, i)))
+            begin = so or i * s.after_comma(i)
             head, rest = s.text(0, i), s.text(begin, len(s.words))
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
             asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
@@ -343,14 +342,6 @@ class WishMatcher(IntentMatcher):
             if pauses or not days or max(days) >= begin:
                 return rest
         return text
-
-    def _runs_on(self, s: Sentence, i: int) -> bool:
-        """Whether an order begins at word `i` where the words before it may end: "the rice is on the stove set a timer"."""
-        before, verb = s.words[i - 1], s.words[i]
-        begins = stem_word(verb) in self._acts or s.end_of(self._book.values("remind_verb"), i) > 0
-        is_past = any(s.end_of(self._book.values(name), n) for name in ("past", "earlier") for n in range(i))
-        ends = before not in self._empty and before not in self._verbs | self.words["tells"].keys()
-        return begins and ends and not is_past
 
     def _drop_told_day(self, text: str, last: LastTurn) -> str:
         """A text behind a reminder without a part that says which day that is on: "oh no, that is a saturday, make it 8"."""
