@@ -540,8 +540,11 @@ def _end_rule(draft: Draft) -> IntentMatch | None:
 
 
 def _replace_words(draft: Draft) -> IntentMatch | None:
-    names = ("old_note", "_wrong_words", "_right_words")
-    draft.found["new_note"] = replace_words(*(str(draft.found.get(name, "")) for name in names))
+    note, *wrong = str(draft.found.get("old_note", "")), str(draft.found.get("_wrong_words", ""))
+    right = str(draft.found.get("_right_words") or draft.found.get("_right_number", ""))
+    if "_right_number" in draft.found:  # "sorry, it was 24": the only number there is
+        wrong = re.findall(r"\d+", note)
+    draft.found["new_note"] = replace_words(note, wrong[0], right) if len(wrong) == 1 else ""
     return None if draft.found["new_note"] else draft.unknown
 
 
@@ -834,7 +837,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("keep_day", _keep_day),
         ("retime_rule", _retime_rule),
         ("end_rule", _end_rule),
-        ("_wrong_words", _replace_words),
+        ("_wrong_words _right_number", _replace_words),
         ("plan_again", _plan_again),
         ("_length _planned _planned_level", _change_planned),
         ("limit", _change_limit),
