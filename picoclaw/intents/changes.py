@@ -197,7 +197,8 @@ def leave_out_time(last: Mapping[str, Any], at: str) -> dict[str, Any]:
     clock, rule = at.removesuffix(OCLOCK), _CALENDAR.fullmatch(str(last.get("when", "")))
     minute, hours, *days = [*str(last.get("cron_expr", "")).split(" "), ""][:5]
     times = rule[2].split(" and ") if rule else [f"{hour:0>2}:{minute:0>2}" for hour in hours.split(",")]
-    left = [time for time in times if time not in {clock, add_half_day(clock) if clock != at else clock}]
+    gone = clock if clock in times or clock == at else add_half_day(clock)
+    left = [time for time in times if time != gone]
     if len(left) in {0, len(times)}:
         return {}
     if rule:
