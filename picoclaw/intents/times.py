@@ -55,7 +55,7 @@ class RepeatTime(NamedTuple):
         """How a job is told."""
         if self.seconds:
             return {"every_seconds": _round_if_whole(self.seconds)} | ({"at": self.times[0]} if self.times else {})
-        date = next((day for day in self.days if day[0].isdigit()), "*").split()
+        date = next((day for day in self.days if day[:1].isdigit()), "*").split()
         dates, month = date[0], str(MONTHS.index(date[1]) + 1) if len(date) > 1 else "*"
         days = ",".join(_DAY_SETS.get(day) or str(CRON_WEEKDAYS.index(day)) for day in self.days if dates == "*") or "*"
         jobs, until = [], self.until and f" until {self.until}"
