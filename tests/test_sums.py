@@ -69,6 +69,12 @@ def provider(home):  # noqa: F811
         (["what day of the week is 24 december"], "28 days: 2026-12-24 is a Thursday."),
         (["which day was it three days ago"], "Monday 2026-11-23"),
         (["what is tomorrow's date"], "1 day: 2026-11-27 is a Friday."),
+        (
+            ["how many weeks until 18 december? That day we go on holiday."],
+            "3 weeks and 1 day: 2026-12-18 is a Friday.",
+        ),
+        (["how many weeks until 18 december, the day we leave"], "3 weeks and 1 day: 2026-12-18 is a Friday."),
+        (["have i watered more this week than last weekend"], ""),
         (["is it the weekend yet"], "No: 2026-11-26 is a Thursday."),
         (["which week are we in"], "Week 48 of 2026."),
         (["10 divided by 0"], ""),

@@ -42,6 +42,8 @@ _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm
 _ASKS = pattern(
     r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
 )
+_TOLD_BEHIND = pattern(r"(?<=\?)\s+[A-ZÀ-Þ][^\d?]*$")
+"""A sentence without a number behind a question: "... until 18 December? That day we go on holiday."."""
 _SIGNS = ("+", "-", "*", "/")
 _CURRENCY = pattern(r"([€£$]) ?(\d[\d.,]*\d|\d)|(?<=\d)([€£$])")
 _MONEY = ("op", "money")
@@ -74,6 +76,7 @@ class SumBook(NamedTuple):
 
 def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | None) -> Sum | None:
     """Work out what a text asks, None where it is no sum; `before` are the user's last texts, the newest last."""
+    text = _TOLD_BEHIND.sub("", text)
     words, topic = book.words, book.find_topic(text)
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
@@ -101,7 +104,8 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
         if asks
         else None
     )
-    if not found and "what" not in s.list_values(words["dates"]):  # "what day is it in a week"
+    is_dated = any(book.times.read_date(s.words[i : i + 8])[1] for i in range(len(s.words)))
+    if not found and not is_dated and "what" not in s.list_values(words["dates"]):  # "what day is it in a week"
         found = _convert(tokens, words, last, is_whole=is_whole or is_sum)
     plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     if plain[:1] == [("op", "&")] and before:
@@ -510,8 +514,10 @@ def _tell_until(at: str, now: datetime, *, is_clock: bool = False) -> Sum | None
 def _read_days(
     s: Sentence, words: WordTables, times: TimeReader, now: datetime
 ) -> tuple[list[date], list[str], set[str]]:
-    """The days that a text names by date, those of a week, and what else it says: "count", "weeks", "what", "past"."""
-    told, weekdays, said, i = list[str](), list[str](), set[str](), 0
+    """The days that a text names by date, those of a week, and what else it says: "count", "weeks", "what", "past"; "range"
+    where so much stands around "this week" that it is no day.
+    """
+    told, weekdays, said, i, left = list[str](), list[str](), set[str](), 0, 0
     lengths, feasts = list[str](), list[str]()
     while i < len(s.words):
         near = s.words[i : i + 8]
@@ -549,8 +555,10 @@ def _read_days(
         else:
             beside = ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
             is_beside = any(s.longest(words[name], i) for name in beside)
-            said = said if is_beside else said | {"more"}
+            said, left = (said, left) if is_beside else (said | {"more"}, left + 1)
             i += 1
+    if left > 1 and not told and _ENDS.issuperset(feasts):  # "was it colder this week than at the weekend?"
+        said.add("range")
     if "when" in said and not feasts:
         said.add("more")
     if "this" in said and not (told or feasts or lengths or weekdays):
@@ -602,6 +610,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
         day, asked = day + timedelta(days=(WEEKDAYS.index(weekdays[0]) - day.weekday()) % 7), []
     weekday = WEEKDAYS[day.weekday()].capitalize()
     if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
+        if "range" in said:
+            return None
         holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]
         told = fill_fields(say["is_day"], {"date": day, "weekday": weekday})
         return Sum(f"{say['yes' if holds else 'no']} {told}", day=day)
