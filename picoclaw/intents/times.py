@@ -170,10 +170,24 @@ class TimeReader:
     def _date(self) -> str:
         """The expression for a day of the year, or of the month: "24 december", "december the 24th", "the 25th", "día 25"."""
         months = f"(?:{self._any_of['months']})"
+        no_weekday = rf"(?! (?:{self._weekdays}){_END})"  # "the 2nd sunday"
         return (
             rf"(?:(?:the|le|den|dia) )?(?:\d\d?(?:{_ORDINAL})?(?: (?:of|de|del))?|(?:{self._any_of['whole']}) (?:of|de)) {months}"
             rf"|{months} (?:the )?\d\d?(?:{_ORDINAL})?"
-            rf"|(?:the )?\d\d?(?:st|nd|rd|th)|dia \d\d?(?! (?:{self._any_of['units']})(?: |$)){self._figures}"
+            rf"|(?:the )?\d\d?(?:st|nd|rd|th){no_weekday}|dia \d\d?(?! (?:{self._any_of['units']})(?: |$)){self._figures}"
+        )
+
+    @cached_property
+    def _weekdays(self) -> str:
+        return _make_alternatives({phrase: day for phrase, day in self._words["days"].items() if day in CRON_WEEKDAYS})
+
+    @cached_property
+    def _dated(self) -> re.Pattern[str]:
+        """A weekday before its date: "friday the 4th", "viernes 4"."""
+        number = r"[1-9]|[12]\d|3[01]" if self._words["on_date"] else "(?!)"
+        bare = rf"(?P<bare>(?:{number})(?= (?:{self._any_of['at']}) |$))"
+        return pattern(
+            rf"(?:(?:{self._any_of['on']}|{self._any_of['at']}) )?(?:{self._weekdays}) (?={bare}|(?:{self._date}){_END})"
         )
 
     @cached_property
@@ -705,6 +719,10 @@ class TimeReader:
         self, tail: str, part: str, *, bare: bool = False, once: bool = False, again: bool = False
     ) -> tuple[dict[str, Any], int]:
         """A time of day: "18:30", "tomorrow 07:30" or "2026-12-01 08:00"; `once` and `again`: see _resolve."""
+        if dated := self._dated.match(tail):  # of "friday the 4th", the date
+            lead = f"{next(iter(self._words['on_date']))} " if dated["bare"] else ""
+            value, end = self._clock(lead + tail[dated.end() :], part, bare=bare, once=once, again=again)
+            return value, dated.end() + end - len(lead) if value else 0
         found: dict[str, str] = {}
         end = 0
         while piece := self._moment.match(tail, end):

@@ -44,6 +44,7 @@ _MAX_WISHES = 4
 _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
+_ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
 
@@ -506,6 +507,9 @@ class WishMatcher(IntentMatcher):
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in SENTENCE_END.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
+        ordinal = _ORDINAL_END.search(parts[0]) if parts else None
+        if ordinal and ordinal[1] in self.words["on_date"]:
+            return []  # "lieber am 2. Advent": no sentence ends there
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits", "lead"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
