@@ -23,6 +23,7 @@ from picoclaw.intents.changes import (
     keep_clock,
     keep_day,
     keep_half_day,
+    keep_half_of_row,
     leave_out_time,
     list_day_numbers,
     move_end,
@@ -41,7 +42,7 @@ from picoclaw.intents.times import (
     is_moment,
 )
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS
+from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, format_duration
 
 _HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
 _DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
@@ -52,6 +53,7 @@ MAX_CONTINUED_WORDS = 7
 _NAMED, _NAMES = READS | {"output", "output_history"}, frozenset({"sensor", "name"})
 _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
+_NEAR_HOUR = 60  # minutes from the hour before, where a bare number is another hour
 _MAX_SECONDS = 86_400  # that an output is on
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SECONDS = pattern(r'"seconds": ([\d.]+)')
@@ -486,8 +488,26 @@ def _move(draft: Draft) -> IntentMatch | None:
         is_half = any(words["parts"].get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
         when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
         when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
+        if (names := _name_length_or_hour(draft, when)) and not draft.s.read_last("_span"):
+            answer = fill_fields(draft.book.say["which"], {"names": names})
+            return draft.unknown._replace(answer=answer, route="unclear")
+        is_part = not words["parts"].keys().isdisjoint(draft.s.words)
+        late = when.get("cron_expr", "").split(" ")[1:2]
+        is_late = any(word[:2] in late or str(words["numbers"].get(word)) in late for word in draft.s.words)
+        when = when if is_part or is_late else keep_half_of_row(when, draft.last, draft.result)
         draft.found["when"] = change_weekday(when, draft.last)
     return None
+
+
+def _name_length_or_hour(draft: Draft, when: Mapping[str, Any]) -> str:
+    """What "make it 5" may be, of "at 8 for 2 minutes"; '' where it is near the hour before, or no bare number."""
+    lasts, before = _SECONDS.search(str(draft.last.get("message", ""))), find_clock(draft.last, draft.result)
+    amount, clock = find_bare_amount(draft.s, draft.found, draft.book.words), find_clock(when, str(when.get("at", "")))
+    if not lasts or not amount or clock is None or before is None:
+        return ""
+    apart = (clock - before) % 720
+    length = read_amount(amount, {"seconds": lasts[1]})["seconds"]
+    return f"{format_duration(length)}, {amount}:00" if min(apart, 720 - apart) > _NEAR_HOUR else ""
 
 
 def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:

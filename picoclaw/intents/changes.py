@@ -103,6 +103,28 @@ def keep_job(last: Mapping[str, Any], before: Mapping[str, Any], result: str) ->
     return job
 
 
+def join_days(job: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """A job of some days, at the hour of another one in the half of the day that it has; {} where that has days of its own."""
+    _, _, *days = str(job.get("cron_expr", "")).split(" ")
+    fixed = _FIXED.fullmatch(str(other.get("cron_expr", "")))
+    clock, before = find_clock(other, str(other.get("at", ""))), find_clock(job, "")
+    if not days or clock is None or before is None or (fixed and fixed[3] != "* * *"):
+        return {}
+    if str(other.get("at", "")).endswith(OCLOCK):
+        clock = min(clock, (clock + 720) % 1440, key=lambda one: _count_apart(one, before))
+    return {**job, "cron_expr": " ".join([str(clock % 60), str(clock // 60), *days])}
+
+
+def keep_half_of_row(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
+    """Return `when`; a row of days at an hour that may be early or late comes in the half of the day of the time before."""
+    fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
+    late = find_clock(when, "") if fixed else None
+    if not fixed or before is None or late is None or not 13 * 60 <= late < (12 + EARLIEST_HOUR) * 60:
+        return dict(when)
+    is_early = _count_apart(late - 720, before) < min(_NEAR_MINUTES, _count_apart(late, before))
+    return {**when, "cron_expr": f"{fixed[1]} {int(fixed[2]) - 12} {fixed[3]}"} if is_early else dict(when)
+
+
 def change_weekday(when: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:
     """A day that takes the place of the one of a weekly job: "saturday rather" of "every sunday at 9"."""
     fields = str(last.get("cron_expr", "")).split(" ")

@@ -9,7 +9,7 @@ from datetime import date
 from itertools import chain, islice
 from typing import Any
 
-from picoclaw.intents.changes import keep_day
+from picoclaw.intents.changes import join_days, keep_day
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     NEEDS_CLOCK,
@@ -734,6 +734,9 @@ class WishMatcher(IntentMatcher):
                     say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
                     return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
                 found = [first, *(match for _, match in rest)]
+                days_said = any("_only" in one.said for one in found if one)
+                if days_said and last.call.name == "cron" and self.says_time(tail):  # "monday to friday, then at 5"
+                    return [(text, _join_days(found) if len(found) == 2 else None)]
                 moves = not timed and not last.call.name and any(map(self.moves, found))
                 moves = moves and len({one.intent for one in found if one}) > 1
                 moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
@@ -885,6 +888,15 @@ def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
     if match and match.intent == "output_step":
         return any(one.get("name") == given.get("name") for one in later)
     return bool(given) and any("seconds" in one and given.items() < one.items() for one in later)
+
+
+def _join_days(matches: Sequence[IntentMatch | None]) -> IntentMatch | None:
+    """One change of a job of two, of which one says its days and the other its hour; None where they do not."""
+    days, hour = sorted(matches, key=lambda one: one is None or "_only" not in one.said)
+    if days is None or hour is None or hour.intent != "cron_correct" or "_only" in hour.said:
+        return None
+    joined = join_days(days.arguments, hour.arguments)
+    return days._replace(arguments=joined) if joined else None
 
 
 def _switches(match: IntentMatch) -> bool:
