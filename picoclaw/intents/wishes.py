@@ -308,6 +308,8 @@ class WishMatcher(IntentMatcher):
             is_more = is_more or not all(map(self._gives_reason, rests))
             head = s.text(0, i) + "?" * (s.asks and not s.holds(self.words["requests"]))
             match = None if is_more else self.match(head, offered, last)
+            if match and match.tool == "cron" and self.says_time(s.text(begin, len(s.words))):
+                continue  # "despiértame el lunes que viene a las 7"
             if is_whole(match) and match.score == 1.0 and self.moves(match):
                 whole = self.match(text, offered, last)
                 alike = (
