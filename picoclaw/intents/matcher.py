@@ -1011,8 +1011,12 @@ class IntentMatcher:
             return None  # "was it colder last night than the night before?", of which only the nights were read
         if str(match.said.get("_when", "")).endswith(NO_HOUR):
             return None  # "what is on tomorrow?" asks for a day
-        if match.tool == "memory_search" and self._is_watering(str(match.arguments.get("query", ""))):
+        query = str(match.arguments.get("query", "")) if match.tool == "memory_search" else ""
+        asked, told = query.partition("? ")[::2]
+        if self._is_watering(query) or (told and (self._is_meant(asked) or not self._is_told(told))):
             return None  # "when did I last water?", which the pump's history tells
+        if told:  # "when did I sow the beans? It must be noted."
+            return match._replace(arguments=match.arguments | {"query": asked})
         if "request" not in match.arguments:
             note = str(match.arguments.get("text")) if match.tool == "memory_store" else ""
             is_of_list = match.intent == "memory_store" and self._names_a_list(note)
@@ -1308,7 +1312,7 @@ class IntentMatcher:
             return text
         if slot.whole:
             return s.text(left[0], left[-1] + 1) if left else ""
-        return " ".join(s.text(i, i + 1) for i in left if self._vocabulary[s.words[i]])
+        return " ".join(s.text(i, i + 1) for i in left if self._vocabulary[s.words[i]] and s.words[i] not in slot.drop)
 
 
 def _is_after(intent: Intent, s: Sentence) -> bool:

@@ -842,6 +842,8 @@ class WishMatcher(IntentMatcher):
     ) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
+        is_apart = first.tool == "memory_search" and f"? {tail}" in s.raw and "?" not in tail
+        told |= is_apart and self._is_statement(Sentence(tail, self.words))  # "... the beans? It must be noted."
         is_text = self._moves_with_text(first)  # "remind me at 8 of the bread": German "die" is no "it" there
         said = [] if is_text else [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
         begins = [n for n in range(min(end, most), 0, -1) if s.words[n - 1] not in self.words["units"]]
