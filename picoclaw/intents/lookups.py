@@ -26,7 +26,9 @@ _LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
 _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
 _NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
 _NO_OUTPUT = "error: there is no output '"
-_NO_SENSOR, _NO_BOARD, _WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
+_LEFT_OF_LONGEST, _MAX_PASSED_S = pattern(r" since it was switched on: ask for at most (\d+) s"), 120
+"""What is left of the longest time that an output is on, and how little it may lack of "an hour" for that to be meant."""
+_NO_SENSOR, _NO_BOARD, WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
 
 Rows = Sequence[str]
 
@@ -107,13 +109,16 @@ class Lookup:
             usual = self._matcher.words["usual"].get(sensor, "")
             rest = {key: value for key, value in given.items() if key != "quantity"}
             return call.name, rest | ({"quantity": usual} if usual not in {"", quantity} else {})
+        left = _LEFT_OF_LONGEST.search(result) if call.name == "output" else None
+        if left and 0 < given.get("seconds", 0) - int(left[1]) <= _MAX_PASSED_S < int(left[1]):
+            return "output", given | {"seconds": int(left[1])}  # "no, an hour", of what has been on for a moment
         if result.startswith(_NO_OUTPUT) and call.name == "rule":
             output = self._matcher.find_meant_output(given["output"])
             mended = {
                 name: given[name].replace(given["output"], output) for name in ("output", "notify") if name in given
             }
             return ("rule", given | mended) if output else None
-        if result.startswith(_WHICH_SENSOR) and given.get("output") and "rule" in self._confirmed:
+        if result.startswith(WHICH_SENSOR) and given.get("output") and "rule" in self._confirmed:
             names = self._matcher.words["names"].values()
             meant = {word for named in names if named.startswith("inside") for word in named.split()}
             inside = [one for one in result.partition(";")[0].replace(",", "").split() if one in meant]
@@ -211,9 +216,10 @@ def merge_calls(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]
     (asked, own), (_, other) = calls
     if names == ["sensor_read", "fleet_read"]:
         return [(asked, own if other.startswith(_NO_BOARD) else other)]
-    is_instead = names[0] == names[1] and own.startswith((_NOT_KEPT, _NOT_MEASURED, _WHICH_SENSOR, _NO_OUTPUT))
+    is_instead = own.startswith((_NOT_KEPT, _NOT_MEASURED, WHICH_SENSOR, _NO_OUTPUT))
+    is_instead |= own.startswith("error: ") and _LEFT_OF_LONGEST.search(own) is not None
     has_failed = other.startswith("error: ") and WAITING_FOR_APPROVAL not in other
-    return calls[1:] if is_instead and not has_failed else calls
+    return calls[1:] if is_instead and names[0] == names[1] and not has_failed else calls
 
 
 def _forget_name(match: IntentMatch) -> IntentMatch:

@@ -1192,6 +1192,11 @@ class IntentMatcher:
             return "no_model"
         return "undone" if orders > MIN_UNDONE or self._names_any(s) or self._wishes(s) else "unknown"
 
+    def has_number(self, text: str) -> bool:
+        """Whether a text says a number; "a" and "one" are none."""
+        numbers = self.words["numbers"]
+        return any(word[0].isdigit() or numbers.get(word, 1) != 1 for word in self._read(text).words)
+
     def says_time(self, text: str) -> bool:
         """Whether a text names a day or a time of day."""
         words = self._read(text).words

@@ -38,7 +38,7 @@ from picoclaw.intents.grammar import (
     is_whole,
     make_match,
 )
-from picoclaw.intents.lookups import NAME_WORD, Lookup, merge_calls
+from picoclaw.intents.lookups import NAME_WORD, WHICH_SENSOR, Lookup, merge_calls
 from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
 from picoclaw.intents.sentence import NO_CALL, LastTurn, Referents, fold_name, pick_place
 from picoclaw.intents.wishes import ENDS, WishMatcher
@@ -245,8 +245,15 @@ class IntentProvider:
         is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
         if is_no and (is_kept or self._matcher.says_time(said)):
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
-        if declined not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
+        if declined not in _DECLINED or last.name != "output":
             return match
+        named = self._matcher.list_outputs(said)
+        if last.arguments.get("action") == "off" and len(named) == 1:  # "but not the fan", which is off
+            return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
+        if last.arguments.get("action") != "set":
+            return match
+        if self._matcher.has_number(said):  # "2 is plenty" ends nothing
+            return IntentMatch(declined, "", {}, self._matcher.say["undone"], 1.0, "unclear")
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
         told = fill_fields(self._matcher.say["stays_on"], {"name": names})  # and not that nothing was done
@@ -345,6 +352,23 @@ class IntentProvider:
         number = self._find_chosen(clean_text(messages[-1].text), turn[-1].text)
         one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
         return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
+
+    def _answered_sensor(
+        self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
+    ) -> list[Wish]:
+        """The rules of a limit and its "until", of the sensor that the last message names; nothing where none was asked for."""
+        text, failed = (
+            clean_text(messages[-1].text),
+            [told for call, told in list_calls(turn) if call.name == "rule" and told.startswith(WHICH_SENSOR)],
+        )
+        named = self._matcher.list_named(text, "sensor") if len(text.split()) <= _MAX_NAME_WORDS else []
+        if len(named) != 1 or len(failed) < 2:
+            return []
+        asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
+        rules = [match for _, match in asked if match and match.tool == "rule" and "when" in match.arguments]
+        places = ({"when": f"{named[0]}.{match.arguments['when']}"} for match in rules)
+        told = [match._replace(arguments=match.arguments | one) for match, one in zip(rules, places, strict=True)]
+        return [(text, match) for match in told] if len(told) == len(asked) == len(failed) else []
 
     def _find_chosen(self, text: str, listed: str) -> str:
         """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
@@ -470,6 +494,8 @@ class IntentProvider:
         failed = any(result.startswith("error: ") and "?" in result for _, result in list_calls(turns[-1]))
         if not failed and reply not in questions:
             return []
+        if placed := self._answered_sensor(messages, turns[-1], offered):
+            return placed
         own = self._matcher.match(text, offered)
         if is_whole(own):
             intent = self._matcher.intents[own.intent]
@@ -760,7 +786,8 @@ class IntentProvider:
             is_list = call.name == "cron" and call.arguments == LOOK_UP
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
             rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
-            told.append(self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows))
+            said = self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows)
+            told += [said] * (said not in told or not result.startswith("error: "))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
         if any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
