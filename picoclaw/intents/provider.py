@@ -252,7 +252,7 @@ class IntentProvider:
             return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
         if last.arguments.get("action") != "set":
             return match
-        if self._matcher.has_number(said):  # "2 is plenty" ends nothing
+        if (match is None or match.route == "topic") and self._matcher.has_number(said):  # "2 is plenty" ends nothing
             return IntentMatch(declined, "", {}, self._matcher.say["undone"], 1.0, "unclear")
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
@@ -357,10 +357,8 @@ class IntentProvider:
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
     ) -> list[Wish]:
         """The rules of a limit and its "until", of the sensor that the last message names; nothing where none was asked for."""
-        text, failed = (
-            clean_text(messages[-1].text),
-            [told for call, told in list_calls(turn) if call.name == "rule" and told.startswith(WHICH_SENSOR)],
-        )
+        text = clean_text(messages[-1].text)
+        failed = [told for call, told in list_calls(turn) if call.name == "rule" and told.startswith(WHICH_SENSOR)]
         named = self._matcher.list_named(text, "sensor") if len(text.split()) <= _MAX_NAME_WORDS else []
         if len(named) != 1 or len(failed) < 2:
             return []

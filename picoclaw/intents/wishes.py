@@ -325,7 +325,7 @@ class WishMatcher(IntentMatcher):
             so = s.end_of(because, i)
             begin = so or i * s.after_comma(i)
             head, rest = s.text(0, i), s.text(begin, len(s.words))
-            told = self._verbs & {*s.words[:i]} and self._is_statement(self._read(head))
+            told = self._verbs & {*s.words[:i]} and self._is_statement(self._read_behind_no(head))
             asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
             told = told and (asks or not self._is_plain_order(head))
             before = self.match(head, offered, last) if begin and (told or so) else None
@@ -358,7 +358,7 @@ class WishMatcher(IntentMatcher):
 
     def _tells_day(self, text: str, day: str) -> bool:
         """Whether a text says that it is a day of the week, and no more."""
-        s, i, days = self._read(text), 0, set[str]()
+        s, i, days = self._read(text.replace("'s ", " is ")), 0, set[str]()  # "tomorrow's saturday"
         tables = [self.words[name] for name in ("declines", "waits", "lead", "polite", "filler", "plain", "ignore")]
         while i < len(s.words):
             hit = s.longest(self.words["days"], i)
