@@ -484,8 +484,10 @@ class IntentProvider:
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
+            intended = self._matcher.intents[own.intent] if is_whole(own) else None
+            is_wish = intended is not None and (intended.acts or intended.adds)  # "and delete sunday's"
             is_talk = own is not None and not own.tool and bool(own.answer)  # "thanks"
-            parts = self._matcher.match_all(said, offered) if said and not is_talk else []
+            parts = self._matcher.match_all(said, offered) if said and not (is_talk or is_wish) else []
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
