@@ -700,6 +700,8 @@ class TimeReader:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, end = 0.0, 0
         while found := self._span.match(tail, end):
+            if end and self._skip("within", tail, end):
+                break  # "for 5 minutes" "in an hour"
             seconds, end = seconds + self._seconds(found), found.end()
             unit = self._words["units"][found["unit"]]
             if unit in {60, 3600} and (
