@@ -75,6 +75,8 @@ def provider(home):  # noqa: F811
         ),
         (["how many weeks until 18 december, the day we leave"], "3 weeks and 1 day: 2026-12-18 is a Friday."),
         (["have i watered more this week than last weekend"], ""),
+        (["if i split 28 pupils into teams of 5, how many are left over?"], "28 = 5 × 5 + 3"),
+        (["what is left over of 30 if i take 12 of them"], ""),
         (["is it the weekend yet"], "No: 2026-11-26 is a Thursday."),
         (["which week are we in"], "Week 48 of 2026."),
         (["10 divided by 0"], ""),

@@ -47,6 +47,7 @@ _TOLD_BEHIND = pattern(r"(?<=\?)\s+[A-ZÀ-Þ][^\d?]*$")
 _SIGNS = ("+", "-", "*", "/")
 _CURRENCY = pattern(r"([€£$]) ?(\d[\d.,]*\d|\d)|(?<=\d)([€£$])")
 _MONEY = ("op", "money")
+_REST = ("op", "rest")
 _DIVIDES = frozenset({"among", "by", "in", "each", "/"})
 _PRICES = pattern(r"q*(?:nu?(?:en|ne)e?)+q*")
 """How many, and what one costs: "n each n" or "n n each"; "u" is a unit, "q" asks."""
@@ -87,6 +88,12 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if any(s.words[i] in words["acts"] or s.longest(words["questions"], i) for i in behind):
         return None  # "take 10 from 55 and double it", "... and how warm is it": it says more than a sum
     tokens, is_whole = _read_tokens(s, words)
+    if _REST in tokens:
+        if ("op", "split") in tokens:
+            return _leave_rest(tokens) if s.asks or ("op", "ask") in tokens else None
+        if sum(kind == "number" for kind, _ in tokens) > 1:
+            return None  # "what is left over of 30 if I take 12?"
+        tokens, is_whole = [token for token in tokens if token != _REST], False
     paid = [token for token, behind in pairwise(tokens) if behind == _MONEY]
     tokens = [token for token in tokens if token != _MONEY]
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
@@ -319,6 +326,15 @@ def _share_out(tokens: Sequence[Token], paid: Sequence[Token]) -> Sum | None:
     elif i < split < j and tokens[j - 1][1] not in _DIVIDES:
         whole, by = by, whole
     return _tell(f"{whole:g} / {by:g}", whole / by) if by > 0 else None
+
+
+def _leave_rest(tokens: Sequence[Token]) -> Sum | None:
+    """What is left over where each gets as many: "if I split 28 into teams of 5, how many are left over?"."""
+    values = [value for kind, value in tokens if kind not in {"op", "unit"}]
+    if len(values) != 2 or any(value < 1 or value % 1 for value in values) or {"percent", "clock"} & {*dict(tokens)}:
+        return None
+    whole, by = map(int, values)
+    return Sum(f"{whole} = {whole // by} × {by} + {whole % by}", float(whole % by))
 
 
 def _add_prices(tokens: Sequence[Token]) -> Sum | None:
