@@ -33,6 +33,7 @@ PINNED = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 RESULT = {
+    "vocabulary.txt": "1394523a67ddd404a825428018c0582a6998bcfa044ecbcbf1f4d71adb94c61c",
     "rows.int8": "4a46ec5985ae2ef104eeb2a38082c6503f866b2997d9d90e6c2b3fcfd3bfab24",
     "scales.f32": "b4ad132df80d16c53d5542a5b49a14cde2851dc3e76acb6e302eb305f79acf67",
 }
