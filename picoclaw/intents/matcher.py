@@ -491,10 +491,7 @@ class IntentMatcher:
             return found  # what is missing, asked for by its name
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here
-        is_lost = told not in {
-            "",
-            "unmeasured",
-        }  # "how much water is left in the tank?", of which no other sensor tells
+        is_lost = told not in {"", "unmeasured"}  # "how much water is left in the tank?" is of no other sensor
         return other or (None if is_lost else found)
 
     def _match_topic(
@@ -1071,9 +1068,7 @@ class IntentMatcher:
         if not message:
             return match.tool == "cron" and match.arguments.get("action") == "add"
         order = self.match(message, {"output"}) if is_said and not s.holds(self._reminding) else None
-        if (
-            is_complete(order) and order.tool == "output" and self.moves(order)
-        ):  # "on mondays at 7 water for 90 seconds"
+        if is_complete(order) and order.tool == "output" and self.moves(order):  # "on mondays at 7 water for 90 s"
             return True
         text = Sentence(message, self.words)
         if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
