@@ -1,5 +1,9 @@
 """Every error picoclaw raises on purpose. A message names the noun that failed, what was wrong, what to try."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 WAITING_FOR_APPROVAL = " was not done yet: it waits for "
 MEANING_PREFIX = "\nwhich means: "
 """Between the name of a call and what it waits for, in the text of Pending: it has not failed."""
@@ -95,6 +99,31 @@ class NoCredit(NeedsOwner):
 
 class Defect(ProviderError):
     """Our own code has failed at a message or at what a model said."""
+
+
+@contextmanager
+def raise_defects() -> Iterator[None]:
+    """Raise Defect for an error that nobody raised on purpose: no message may end the process.
+
+    A message that did would be asked again by the next process, and end that as well. The log of a service has the
+    traceback, without the error's text, as that may hold what a person said.
+    """
+    try:
+        yield
+    except (PicoclawError, MemoryError):
+        raise
+    except Exception as error:
+        import sys
+        import traceback
+
+        places = traceback.extract_tb(error.__traceback__)
+        if not sys.stderr.isatty():
+            print(f"{type(error).__name__}, a defect:", *traceback.format_list(places), sep="\n", file=sys.stderr)
+        where = f"{type(error).__name__} in {Path(places[-1].filename).name}, line {places[-1].lineno}"
+        raise Defect(
+            f"picoclaw could not read this message, by a defect of its own ({where}); "
+            "say it in other words, and please report it"
+        ) from error
 
 
 class DeadlinePassed(ProviderError):

@@ -202,6 +202,25 @@ def test_the_next_is_asked_when_one_does_not_answer():
     assert not bench.matcher.requests
 
 
+def test_the_next_is_asked_when_our_own_code_fails_at_an_answer(capsys):
+    bench = Bench(first([IndexError("what was said")]), link("local", [KeyError("said")]))
+    events = bench.ask()
+    assert bench.asked() == [1, 1]
+    assert "a defect of its own (IndexError in scripted.py, line " in notices(events)[0].text
+    assert bench.matcher.requests
+    log = capsys.readouterr().err
+    assert re.findall(r"^(\w+), a defect:$", log, re.MULTILINE) == ["IndexError", "KeyError"]
+    assert "raise step" in log
+    assert "said" not in log
+
+
+def test_what_our_own_code_fails_at_within_an_answer_is_not_asked_again():
+    bench = Bench(first([Text("It is "), IndexError()]), link("local", says("warm")))
+    with pytest.raises(errors.Defect):
+        bench.ask()
+    assert bench.asked() == [1, 0]
+
+
 def test_why_one_was_passed_over_is_told_once_until_it_has_answered_again():
     down, lan = Unavailable("no route"), says("lan")
     bench = Bench(first([down], [down], says("first"), [down]), link("lan", lan, lan, lan), retries=0)

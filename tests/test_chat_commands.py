@@ -69,6 +69,14 @@ def bare(tmp_path):
         yield chat
 
 
+def test_a_defect_of_ours_in_a_command_ends_neither_the_process_nor_the_chat(bare, monkeypatch, capsys):
+    with monkeypatch.context() as broken:
+        broken.setattr(commands, "parse_chat_command", lambda _: {}["/help"])
+        assert "by a defect of its own (KeyError in test_chat_commands.py, line " in bare("/help")
+    assert "KeyError, a defect:" in capsys.readouterr().err
+    assert "this list" in bare("/help")
+
+
 UNDERSTOOD = [
     ("/new", ("new", "")),
     ("  /New \n", ("new", "")),

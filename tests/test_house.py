@@ -120,7 +120,7 @@ def test_broad_except_only_where_a_tool_must_not_end_the_turn_and_a_message_the_
         for node in nodes_of(path)
         if isinstance(node, ast.ExceptHandler) and (node.type is None or getattr(node.type, "id", "") == "Exception")
     ]
-    assert broad == ["picoclaw/agent/loop.py", "picoclaw/tools/registry.py"]
+    assert broad == ["picoclaw/errors.py", "picoclaw/tools/registry.py"]
 
 
 def modules_of(*arguments):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from picoclaw.agent.conversation import Pictures, read_pictures
-from picoclaw.errors import ConfigError, PicoclawError, StoreDamaged, StoreError, StoreNewer
+from picoclaw.errors import ConfigError, Defect, PicoclawError, StoreDamaged, StoreError, StoreNewer, raise_defects
 from picoclaw.messages import (
     ERROR_PREFIX,
     HEARTBEAT_OK,
@@ -87,6 +87,13 @@ class Dispatcher:
 
     def answer(self, inbound: Inbound, hooks: TurnHooks = NO_HOOKS) -> Turn:
         """Answer one message and keep the turn; what is returned is durable, or its notice says that it is not."""
+        try:
+            with raise_defects():
+                return self._answer(inbound, hooks)
+        except Defect as error:  # met outside a turn
+            return _make_turn(inbound, False, str(error), by=BY_COMMAND)
+
+    def _answer(self, inbound: Inbound, hooks: TurnHooks) -> Turn:
         if people := self.app.config.people:
             with suppress(StoreError):
                 self.app.language = people[name].language if (name := self.app.find_person(inbound.who)) else ""

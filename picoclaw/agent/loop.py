@@ -5,8 +5,7 @@ Knows no channel, no file and no wording; time, model, tools and templates are h
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from picoclaw.agent.conversation import Conversation, HistoryView
@@ -22,7 +21,6 @@ from picoclaw.config.tables import LimitsConfig
 from picoclaw.errors import (
     ContextOverflow,
     DeadlinePassed,
-    Defect,
     MaybeTooLong,
     PicoclawError,
     ProviderError,
@@ -33,7 +31,6 @@ from picoclaw.messages import (
     NO_HOOKS,
     Caller,
     End,
-    Event,
     Message,
     Notice,
     Request,
@@ -56,7 +53,7 @@ from picoclaw.prompts import (
     measure_bytes_a_token,
     split_window,
 )
-from picoclaw.providers import Provider
+from picoclaw.providers import Provider, guard_events
 from picoclaw.records import dataclass, field, replace
 from picoclaw.text import truncate
 from picoclaw.tools.registry import Toolset, list_texts
@@ -162,26 +159,6 @@ class Agent:
                 return
 
 
-def _guard_events(events: Iterator[Event]) -> Iterator[Event]:
-    """Pass on the events of a provider. A defect in our own code raises Defect: no message may end the process.
-
-    A message that did would be asked again by the next process, and end that as well.
-    """
-    try:
-        yield from events
-    except PicoclawError:
-        raise
-    except Exception as error:
-        place = error.__traceback__
-        while place and place.tb_next:
-            place = place.tb_next
-        where = f" in {Path(place.tb_frame.f_code.co_filename).name}, line {place.tb_lineno}" if place else ""
-        raise Defect(
-            f"picoclaw could not read this message, by a defect of its own ({type(error).__name__}{where}); "
-            "say it in other words, and please report it"
-        ) from error
-
-
 class _TurnRun:
     """One turn in the making: its conversation, its calls, and what it has used of its limits.
 
@@ -258,7 +235,7 @@ class _TurnRun:
                     self.caller.purpose,
                 )
                 self.said, self.last_end, calls = "", End("stop", Usage()), []
-                for event in _guard_events(agent.provider.events(request)):
+                for event in guard_events(agent.provider.events(request)):
                     match event:
                         case Text():
                             self.said += event.text

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from picoclaw.answers import REPEATS
-from picoclaw.errors import Refused, TurnStopped
+from picoclaw.errors import Refused, TurnStopped, raise_defects
 from picoclaw.messages import End, Event, Request, Text, Usage
 from picoclaw.records import NamedTuple
 
@@ -39,6 +39,12 @@ class FallbackProvider(Provider, Protocol):
     def answers(self, text: str) -> bool:
         """Tell whether it can do what the text asks."""
         ...
+
+
+def guard_events(events: Iterator[Event]) -> Iterator[Event]:
+    """Pass on the events of a provider; a defect in its code raises Defect."""
+    with raise_defects():
+        yield from events
 
 
 class WholeAnswer(NamedTuple):

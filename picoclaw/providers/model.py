@@ -21,6 +21,7 @@ from picoclaw.errors import (
     ConfigError,
     ContextOverflow,
     DeadlinePassed,
+    Defect,
     KnownDown,
     MaybeTooLong,
     OverBudget,
@@ -31,7 +32,7 @@ from picoclaw.errors import (
 from picoclaw.http_client import Client, Connection, iter_stream_lines
 from picoclaw.messages import End, Event, Image, Message, Notice, Request, Text, ToolCall, Usage
 from picoclaw.prompts import count_request_bytes, estimate_tokens
-from picoclaw.providers import FallbackProvider, Provider, http
+from picoclaw.providers import FallbackProvider, Provider, guard_events, http
 from picoclaw.providers.openai import COMPLETE_CHUNK, AnswerAssembler, CompletionsFormat, get_tool_names
 from picoclaw.providers.retry import PROBE_S, Attempts, CircuitBreaker, OutageProbe, RetryBudget, decide_retry
 from picoclaw.providers.sanitize import encode_tool_names, fit_window, is_long, shorten_request
@@ -473,14 +474,14 @@ class Chain:
                 while True:
                     since = turn.budget.clock()
                     try:
-                        for event in link.provider.events(attempts.request):
+                        for event in guard_events(link.provider.events(attempts.request)):
                             begun = begun or not isinstance(event, Notice)
                             yield event
                         self._reported.discard(link.name)
                         return
                     except (Refused, Unavailable) as error:
                         yield from attempts.renew(error, since, begun=begun)
-            except (Unavailable, Refused) as error:
+            except (Unavailable, Refused, Defect) as error:
                 if begun or self._may_be_shortened(error, request):
                     raise  # what was said is not said again by another, and a shorter request may be answered
                 if error.is_unexplained and not (link.window or turn.halved) and is_long(request):
