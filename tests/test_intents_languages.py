@@ -1266,6 +1266,7 @@ def test_until_a_time_of_day_without_a_clock_switches_nothing(home):
 LATEST = {
     "how warm was it outside at 3": ("at 03:00", "at 15:00"),
     "how warm was it outside at 3 am": ("at 03:00", "at 03:00"),
+    "how warm was it outside at 3am": ("at 03:00", "at 03:00"),
     "wie warm wars um 3 draußen": ("at 03:00", "at 15:00"),
     "wie warm war es um 3 uhr draußen": ("at 03:00", "at 03:00"),
     "qué temperatura había fuera a las 3": ("at 03:00", "at 15:00"),

@@ -320,7 +320,7 @@ class IntentMatcher:
         for part, (instead, *topics) in self.topics.unanswered.items():
             table = {} if told.isdisjoint(topics) else self._book.values(part)
             hits = [(i, hit[1]) for i in range(len(s.words)) if (hit := s.longest(table, i))]
-            if any(not s.longest(ifs, i) or not ends.isdisjoint((i, end)) for i, end in hits):
+            if any(s.end_of(ifs, i) < end or not ends.isdisjoint((i, end)) for i, end in hits):
                 return make_match(self.intents[instead], {}, 1.0, "frame") if instead in self.intents else None
         return found
 

@@ -209,6 +209,8 @@ class QuestionReader:
                     i = stop  # "the other one"
                     continue
                 if part == "past" and before == "than_word":
+                    if value in parts.values.get("past", ()):
+                        return None  # "was this weekend warmer than last weekend?": one name for both
                     parts.add("than_past", value)
                 if part == "past" and value.startswith("at "):
                     late = self._reader.times.put_past_noon(value[3:], " ".join(s.words[i:stop]))
@@ -216,10 +218,15 @@ class QuestionReader:
                 parts.add(part, value)
                 before = part
                 i = stop
+            elif before == "than_word" and s.words[i] in self._book.words["recent"]:
+                parts.add("earlier_step", "last")  # "warmer this week than last"
+                i += 1
             elif walk.filler[i]:
-                before = "" if s.longest(self._book.words["it"], i) else before  # "than that today"
-                parts.passed.update(s.words[i : walk.filler[i][0]])
-                i = walk.filler[i][0]
+                stop = walk.filler[i][0]
+                is_last = stop < end and s.words[stop] in self._book.words["recent"]
+                before = "" if s.longest(self._book.words["it"], i) and not is_last else before  # "than that today"
+                parts.passed.update(s.words[i:stop])
+                i = stop
             elif (walk.may_be_left(i, known) or self._is_living(walk, s, i)) and (known or parts.left < _MAX_LEFT):
                 parts.passed.add(s.words[i])
                 parts.left, i = parts.left + 1, i + 1
@@ -491,8 +498,10 @@ class QuestionReader:
 
 def step_time(when: str, step: str) -> str:
     """The time before another one, by a "day", a "night", a "week" or its own length ("same"): of "yesterday" "day before
-    yesterday"; by "+day" or "+night" the one after it; '' where that has no name.
+    yesterday"; by "+day" or "+night" the one after it, by "last" the last one of a week or month; '' where that has no name.
     """
+    if step == "last":
+        return {"this week": "last week", "this month": "last month"}.get(when, "")
     last = _LAST.fullmatch(when)
     if last and (step == "same" or when in {"last 1 day", "last 24 hours"}):
         return f"{last[1]} {last[2]} before {when}"

@@ -150,6 +150,8 @@ def _choose_wording(match: IntentMatch, row: Mapping[str, Any]) -> str:
             return "same"
         sense = match.said.get("_sense")
         return ("yes" if (more[0] == "-") == (sense == "less") else "no") if sense else "compare"
+    if row.get("mean") and match.arguments.get("compare"):
+        return "alone"
     if row.get("mean") and _MOMENT_OF_DAY.search(str(match.arguments.get("when", ""))):
         return "moment"
     return str(match.said.get("_figure", "")) or next((name[1:] for name in match.said if name[1:] in row), "")

@@ -23,6 +23,7 @@ _FUTURE_TABLES = "joins within at on on_date numbers days months parts hours off
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
+_GLUED_HALF = pattern(r"(?<=\d)(?=[ap]\.?m\b)")  # "3am"
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
 _OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts".split()  # noqa: SIM905
@@ -487,7 +488,8 @@ class TimeReader:
 
     def _get_half(self, said: str) -> str:
         """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
-        return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in f" {said} "), "")
+        said = _GLUED_HALF.sub(" ", f" {said} ")
+        return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in said), "")
 
     def _put_behind(self, before: Sequence[str], clock: str, said: str) -> str:
         """Return `clock`, twelve hours later where a bare hour stands behind a later one: "at 9, 12, 3 and 5", "at 8 and 8"."""

@@ -573,6 +573,9 @@ class WishMatcher(IntentMatcher):
         if is_aside and not intent.kind:
             return []  # "it was so hot"
         rest = [Sentence(one, self.words) for one in parts if one != part]
+        own_time = self._book.values("own_time")
+        if match.tool == "sensor_history" and any(one.words and one.longest(own_time, 0) for one in rest):
+            return []  # "how warm was it, when I was out"
         is_more = is_aside or any(self._mood(one, 0, len(one.words)) != "tells" for one in rest if one.words)
         if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
             return []  # "remind me at 6 to feed the cat, the dog"
