@@ -11,7 +11,7 @@ from threading import Event as Flag
 from typing import Any, Literal
 
 from picoclaw.records import NamedTuple, dataclass, field
-from picoclaw.text import fold_accents
+from picoclaw.text import fold_accents, pattern
 
 _MAX_STOP_LENGTH = 60
 _STOP_WORDS = """
@@ -30,6 +30,12 @@ vous plait les sorties ca ok okay pls plz plse thanks thx danke gracias porfa pl
 _NO_WORDS = "no nein nee non nope"
 _AFTER_NO_WORDS = "stop stopp stoppe stoppen halt notaus arrete arretez stoppez"  # not "no para": it does not end
 _IT_WORDS = "it that paralo cortalo apagalo ca ok"
+_EXCEPTION = pattern(
+    r"(?:but not|aber nicht|pero no|mais pas|except|ausser|bis auf|menos|excepto|salvo|sauf|apart from) "
+    r"|(?:(?:but|aber|pero|mais|not|nur|nicht|no|pas|keep|leave|lass|lasse|deja|laisse) )+(?:the|de[nr]|die|el|la|las|los|les?|l) \w"
+    r"|(?:\w+ ){1,2}(?:not|nicht|no|pas)$|not (?:now|yet)|nicht jetzt|pas maintenant"
+)
+"""What takes something out of an order to switch all off; such an order is read as a sentence."""
 _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
     frozenset(words.split())
     for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS, _NO_WORDS, _AFTER_NO_WORDS)
@@ -39,7 +45,8 @@ _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
 def is_stop_order(text: str) -> bool:
     """Tell whether a message is nothing but the order that all outputs stop, in English, German, Spanish or French.
 
-    Behind a comma may stand more where all is named: "everything off, I am going to bed"; before it a "no": "no no, stop".
+    Behind a comma may stand more where all is named, but no exception: "everything off, I am going to bed"; before it a "no":
+    "no no, stop".
     What says "stop" twice is one, whatever follows: "stop stop the hose came off".
     """
     words = _split_plain(text)
@@ -50,8 +57,9 @@ def is_stop_order(text: str) -> bool:
         return True
     if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
         return True
-    first = _split_plain(text.partition(",")[0][:_MAX_STOP_LENGTH])
-    return len(first) > 1 and "," in text and "?" not in text and not _ALL.isdisjoint(first) and _orders_stop(first)
+    first, rest = (_split_plain(part) for part in text.partition(",")[::2])
+    is_all = len(first) > 1 and not _ALL.isdisjoint(first) and _orders_stop(first)
+    return is_all and "," in text and "?" not in text and not _EXCEPTION.match(" ".join(rest))
 
 
 def is_stop_of_one(text: str) -> bool:

@@ -268,16 +268,6 @@ def _join_end(draft: Draft) -> None:
         draft.found["seconds"] = count_seconds_between(clocks[0][0], clocks[1][0])
 
 
-def _leave_out(draft: Draft) -> None:
-    """Take out the output that "all but the light" leaves out."""
-    every = draft.found.get("name")
-    if isinstance(every, dict):
-        left_out = draft.found.pop("_but")
-        names = [one["name"] for one in (draft.found.pop("name"), *every.get("_more", ())) if one["name"] != left_out]
-        more = {"_more": [{"name": name} for name in names[1:]]} if len(names) > 1 else {}
-        draft.found |= {"name": {"name": names[0]} | more} if names else {}
-
-
 def _shift(draft: Draft) -> IntentMatch | None:
     """ "Ten minutes later": the time of the last job, or the moment that its answer named."""
     seconds = float(draft.found.pop("_shift")) * int(draft.found.pop("_way", "1"))
@@ -833,7 +823,6 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("sensor", _choose_quantity),
         ("_figure", _join_figures),
         ("until", _join_end),
-        ("_but", _leave_out),
         ("_shift", _shift),
         ("_add", _add),
         ("_amount", _read_amount),

@@ -934,7 +934,7 @@ class IntentMatcher:
         is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
         own = s.end_of(self._book.values("aside_word"), 0) if s.words else 0  # "I think it is ..."
         is_told = any(s.longest(self.words["reported"], i) for i in range(own, len(s.words)))
-        is_told |= bool(is_negated) or self._says_if(s)
+        is_told |= bool(is_negated) or self._says_if(s) or s.longest(self._book.values("not_word"), 0) is not None
         wrong = self._book.values("is_wrong")  # "30 is too high"
         is_told |= any(word[0].isdigit() and s.longest(wrong, i) for i, word in enumerate(s.words, 1))
         return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)

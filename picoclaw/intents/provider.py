@@ -245,17 +245,18 @@ class IntentProvider:
         is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
         if is_no and (is_kept or self._matcher.says_time(said)):
             return IntentMatch(declined, "", {}, self._matcher.say["stays_set"], 1.0, "unclear")
-        if declined not in _DECLINED or last.name != "output":
-            return match
         named = self._matcher.list_outputs(said)
-        if last.arguments.get("action") == "off" and len(named) == 1:  # "but not the fan", which is off
+        is_apart = self._matcher.is_exception(said) and not {*named} & {*names.split(", ")}
+        is_open = last.arguments.get("action") == "off" or is_apart
+        if (match is None or declined in _DECLINED) and is_open and len(named) == 1:  # "but not the fan", which is off
             return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
-        if last.arguments.get("action") != "set":
+        if declined not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
             return match
         if (match is None or match.route == "topic") and self._matcher.has_number(said):  # "2 is plenty" ends nothing
             return IntentMatch(declined, "", {}, self._matcher.say["undone"], 1.0, "unclear")
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
+        names = ", ".join(name for name in named if name in names.split(", ")) or names
         told = fill_fields(self._matcher.say["stays_on"], {"name": names})  # and not that nothing was done
         return IntentMatch(declined, "", {}, f"{self._matcher.intents['no_thanks'].answer} {told}", 1.0, "unclear")
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
@@ -104,6 +105,8 @@ class WishMatcher(IntentMatcher):
     def match_all(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         whole, s = text, self._read(text)
+        if kept := self._match_with_exception(s, offered, last):
+            return [(text, match) for match in kept]
         if last.call.name == "output" and 0 < (begin := s.end_of(self._book.values("then_word"), 0)) < len(s.words):
             text = s.text(begin, len(s.words))  # "and then the fan"
         text = self._name_both(text)
@@ -140,6 +143,49 @@ class WishMatcher(IntentMatcher):
         steps = [match is not None and match.intent == "output_step" for _, match in told]
         told = [part for n, part in enumerate(told) if not (steps[n] and any(steps[:n]))]  # "too bright, dim it"
         return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
+
+    def _match_with_exception(self, s: Sentence, offered: Offered, last: LastTurn) -> list[IntentMatch]:
+        """The calls of an order that ends with what it is not for: "all off but the fan", "lamp on, not the fan"; [] for another."""
+        for i in range(1, len(s.words) if s.holds(self._exceptions) else 0):
+            excepted = self._list_excepted(s, i)
+            match = self.match(s.text(0, i) + "?" * s.asks, offered, last) if excepted else None
+            if not is_complete(match) or match.score < 1.0 or not self.moves(match):
+                continue
+            calls = self.list_parts(match) or [match]
+            kept = [call for call in calls if excepted.isdisjoint(re.findall(r"[\w-]+", str(call.arguments)))]
+            is_not = any(s.longest(self._book.values("not_word"), n) for n in range(i, len(s.words)))
+            is_change = last.call.name == "output" and len(calls) == 1  # "the lamp on, not the fan" ends the fan
+            if kept and (len(kept) < len(calls) or (is_not and not is_change)):
+                return [call._replace(said={}) for call in kept]
+        return []
+
+    @cached_property
+    def _exceptions(self) -> Mapping[str, Any]:
+        return {phrase: name for name in ("but_word", "not_word", "hold_verb") for phrase in self._book.values(name)}
+
+    def is_exception(self, text: str) -> bool:
+        """Whether a text is nothing but what an order before it is not for: "but not the fan"."""
+        return bool(self._list_excepted(self._read(text), 0))
+
+    def _list_excepted(self, s: Sentence, begin: int) -> set[str]:
+        """The outputs that a sentence leaves out from word `begin` on; none where it says anything else there."""
+        starts = [self._book.values("but_word"), self.words["narrows"], self.words["splits"]]
+        outputs = {phrase: one for phrase, one in s.names.items() if one[0] == "output"}
+        if begin and not s.after_comma(begin) and not any(s.longest(table, begin) for table in starts):
+            return set()
+        i, named, marks = begin, set[str](), False
+        tables = [*starts, *(self.words[name] for name in ("ignore", "plain", "polite"))]
+        tables += [self._book.values("on_word")] * any(
+            s.longest(self._book.values("hold_verb"), n) for n in range(i, len(s.words))
+        )
+        while i < len(s.words):
+            hit, mark = s.longest(outputs, i), s.end_of(self._exceptions, i)
+            end = hit[1] if hit else mark or max(s.end_of(table, i) for table in tables)
+            if not end:
+                return set()
+            named |= {hit[0][1]} if hit else set()
+            i, marks = end, marks or mark > 0
+        return named if marks else set()
 
     def _join_hour(self, text: str) -> str:
         """The text with the hour of a clause that only says when it is: "remind me of the dentist tomorrow, it's at 3"."""
