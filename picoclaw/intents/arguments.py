@@ -6,15 +6,17 @@ joined, times shifted, levels stepped, planned calls changed. A slot that is an 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 from picoclaw.intents.changes import (
+    CLOCK_TIME,
+    DUE,
     add_to_rule,
     change_calendar,
+    change_days,
+    change_planned,
     change_rule,
     change_weekday,
     find_clock,
@@ -24,10 +26,15 @@ from picoclaw.intents.changes import (
     keep_day,
     keep_half_day,
     keep_half_of_row,
+    keep_hour,
     leave_out_time,
-    list_day_numbers,
     move_end,
+    read_amount,
     replace_words,
+    shift_due,
+    shift_time,
+    step_order,
+    step_time,
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, pick_place, scale_value
@@ -46,7 +53,6 @@ from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, format_durati
 
 _HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
 _DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
-CLOCK_TIME = pattern(r"(\d\d):(\d\d)")
 READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
 SERIES = ("sensor", "quantity")
 MAX_CONTINUED_WORDS = 7
@@ -55,9 +61,7 @@ _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _NEAR_HOUR = 60  # minutes from the hour before, where a bare number is another hour
 _MAX_SECONDS = 86_400  # that an output is on
-_MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _SECONDS = pattern(r'"seconds": ([\d.]+)')
-_DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
 
 def list_value_words(value: Any) -> list[str]:
@@ -86,47 +90,6 @@ def word_value(slot: SentenceSlot, value: Any) -> str:
     return f"{value / size:g} {unit}"
 
 
-def change_planned(call: str, name: str, value: Any) -> str:
-    """A planned call of the tool `output` with another length or output; '' for any other job."""
-    tool, _, text = call.partition(" ")
-    value = int(value) if name == "seconds" else value
-    return f"output {json.dumps(json.loads(text) | {name: value})}" if tool == "output" and text[:1] == "{" else ""
-
-
-def change_days(expression: str, day: str, only: str, *, is_more: bool = False) -> str:
-    """A cron expression on `only` some days, or on those too, or without one; '' where none is left, or it has no such form."""
-    fields = expression.split(" ", 5)
-    if len(fields) < 5:
-        return ""
-    days = list_day_numbers(fields[4])
-    left = days | list_day_numbers(only) if is_more else days - list_day_numbers(day)
-    if only and not is_more:
-        return " ".join([*fields[:4], only, *fields[5:]])
-    told = ",".join(map(str, sorted(left))) if len(left) < len(WEEKDAYS) else "*"
-    return " ".join([*fields[:4], told, *fields[5:]]) if left and left != days else ""
-
-
-def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """When the last job comes that much later, in arguments; {} where that is another day, or not known."""
-    if "at_seconds" in last:
-        moved = float(last["at_seconds"]) + seconds
-        return {"at_seconds": int(moved)} if moved > 0 else {}
-    at, before = str(last.get("at", "")), find_clock(last, str(last.get("at", "")))
-    if before is None or not 0 <= before + seconds / 60 < 24 * 60:
-        return {}
-    moved = int(before + seconds / 60)
-    if "cron_expr" in last:
-        return {"cron_expr": " ".join([str(moved % 60), str(moved // 60), *str(last["cron_expr"]).split(" ")[2:]])}
-    return {"at": CLOCK_TIME.sub(format_clock(moved), at)}
-
-
-def shift_due(result: str, seconds: float) -> dict[str, Any]:
-    """When the last job comes that much later, by the moment that its answer named: "comes on Sat 2026-11-28 17:00"; {} for none."""
-    found = _DUE.search(result)
-    moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
-    return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
-
-
 def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
     """The number of "make it 20", which after "in 10 minutes" is no time of day; 0 where none stands alone."""
     if "_job_amount" in found:
@@ -136,26 +99,6 @@ def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
     if len(numbers) != 1 or not set(clock).isdisjoint(s.words):
         return 0
     return int(numbers[0]) if numbers[0].isdecimal() else int(words["numbers"][numbers[0]])
-
-
-def read_amount(amount: int, last: Mapping[str, Any]) -> SlotValues:
-    """What a bare number changes of the last order: how long, where it had a length, else the level."""
-    if seconds := float(last.get("seconds") or 0):
-        sizes = (86_400, 3600, 60, 1)[seconds < 2 * 86_400 :]  # "in 24 hours" counts hours, "in 2 days" days
-        unit = next(size for size in sizes if (seconds >= size and seconds % size == 0) or size == 1)
-        return {"seconds": amount * unit, "level": last.get("level", "on")}
-    return {"level": str(amount)}
-
-
-def step_order(level: str, step: str, last: Mapping[str, Any]) -> SlotValues:
-    """A level so much higher or lower (on is 100, off 0); with "*" a share of it, or of the length where that was said."""
-    is_share, size = step[0] == "*", float(step.lstrip("*"))
-    if is_share and last.get("seconds") and level == "on":
-        seconds = float(last["seconds"]) * size
-        return {"seconds": int(seconds) if seconds.is_integer() else seconds}
-    now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
-    then = now * size if is_share else now + size
-    return {"level": f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"}
 
 
 # From slots to arguments: each step is a function, by the slots or the intents that need it.
@@ -360,15 +303,11 @@ def _compare_now(draft: Draft) -> None:
 
 def _keep_hour(draft: Draft) -> None:
     if draft.found["when"] == "this time yesterday":
-        from picoclaw.intents.questions import keep_hour
-
         draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
 
 
 def _step_back(draft: Draft) -> None:
     """ "And the day before?" """
-    from picoclaw.intents.questions import step_time
-
     draft.found["when"] = step_time(str(draft.last.get("when", "")), str(draft.found.pop("_earlier"))) or "yesterday"
 
 
@@ -574,7 +513,7 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
         when = {"cron_expr": f"{int(hour[2])} {(int(hour[1]) + late) % 24} {days[2]}"}
     if clock and not CLOCK_TIME.search(str(when.get("at", "00:00"))):
         when = when | {"at": f"{when['at']} {clock[0]}"}
-    if "cron_expr" not in draft.last and (due := _DUE.search(draft.result)):
+    if "cron_expr" not in draft.last and (due := DUE.search(draft.result)):
         when = keep_day(when, {"at": due[0]}, is_bare=True)  # of another day than today
     dropped = {"cron_expr", "job"}
     draft.found = {name: value for name, value in draft.found.items() if name not in dropped} | {"when": when}

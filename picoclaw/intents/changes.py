@@ -1,7 +1,9 @@
-"""What a second sentence changes of the order before it: of its time, its days, its rule, its note."""
+"""What a second sentence changes of the order or the question before it: its time, days, rule, level, note."""
 
+import json
 import re
 from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from picoclaw.intents.times import (
@@ -16,13 +18,20 @@ from picoclaw.intents.times import (
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, parse_duration
 
-_CLOCK = pattern(r"\b(\d\d):(\d\d)\b")
+CLOCK_TIME = pattern(r"\b(\d\d):(\d\d)\b")
+DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+LAST_LENGTH = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
+WITH_CLOCK = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
+TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _FIXED = pattern(r"(\d+) (\d+) (.+)")
 _CALENDAR = pattern(r"every (.+) at (\d\d?:\d\d.*)")
+_WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
+_DAYS_AGO = pattern(r"(\d+) days ago")
+_HOUR = pattern(r"\d\d?(?=:\d\d)")
 _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
-TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
 _NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
+_MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
 
 
@@ -31,7 +40,7 @@ def keep_half_day(
 ) -> dict[str, Any]:
     """Return `when`, in the half of the day of the time before (`result`); `is_other`: "make it 8" of 20:00 is 8:00."""
     told = str(when.get("at", ""))
-    clock, before = _CLOCK.search(told), find_clock(last, result)
+    clock, before = CLOCK_TIME.search(told), find_clock(last, result)
     if not clock or not (told.endswith(OCLOCK) or (is_bare and told == clock[0])) or before is None:
         return dict(when)
     early = count_minutes(clock[0])
@@ -54,7 +63,7 @@ def keep_clock(
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
         return {**when, "at": format_clock(before)}
     day, _, clock = str(when.get("at", "")).rpartition(" ")
-    usual = find_clock(when, "") if fixed or _CLOCK.fullmatch(clock) else None
+    usual = find_clock(when, "") if fixed or CLOCK_TIME.fullmatch(clock) else None
     if usual is None or before is None:
         return dict(when)
     if not fixed:  # "in the evening", of 8:30
@@ -69,9 +78,9 @@ def keep_clock(
 def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool = False) -> dict[str, Any]:
     """Return `when`, on the day of the time before where only an hour is said; `is_bare`: nothing else is said of when."""
     at, (day, _, clock) = str(when.get("at", "")), str(last.get("at", "")).removesuffix(OCLOCK).rpartition(" ")
-    if is_bare and day and _CLOCK.fullmatch(at):
+    if is_bare and day and CLOCK_TIME.fullmatch(at):
         return {**when, "at": f"{day} {at}"}
-    if not at.endswith(OCLOCK) or not day or not _CLOCK.fullmatch(clock):
+    if not at.endswith(OCLOCK) or not day or not CLOCK_TIME.fullmatch(clock):
         return dict(when)
     kept = str(keep_half_day(when, {"at": clock}, "")["at"])
     is_late = kept.endswith(OCLOCK) and kept[:2] < f"{EARLIEST_HOUR:02}"
@@ -88,7 +97,7 @@ def find_clock(last: Mapping[str, Any], result: str) -> int | None:
     if fixed := _FIXED.fullmatch(str(last.get("cron_expr", ""))):
         return int(fixed[2]) * 60 + int(fixed[1])
     told = str(last.get("at", ""))
-    clock = _CLOCK.search(result if told.endswith(OCLOCK) else told)
+    clock = CLOCK_TIME.search(result if told.endswith(OCLOCK) else told)
     return count_minutes(clock[0]) if clock else None
 
 
@@ -97,7 +106,7 @@ def keep_job(last: Mapping[str, Any], before: Mapping[str, Any], result: str) ->
     kept = {"kind", "message"} | (TIMES if last.get("action") == "update" else set())
     job = {name: before[name] for name in before if name in kept} | dict(last)
     days, clock = str(before.get("cron_expr", "")).split(" ")[2:], find_clock(last, result)
-    if days and clock is not None and _CLOCK.fullmatch(str(job.get("at", "")).removesuffix(OCLOCK)):
+    if days and clock is not None and CLOCK_TIME.fullmatch(str(job.get("at", "")).removesuffix(OCLOCK)):
         job["cron_expr"] = " ".join([str(clock % 60), str(clock // 60), *days])
         del job["at"]
     return job
@@ -141,7 +150,7 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
         return str(keep_half_day(when, {"at": begin}, "")["at"]).removesuffix(OCLOCK), when["seconds"]
     before = format_clock(count_minutes(begin) + int(seconds // 60) * (end == "stop"))
     clock = str(keep_half_day(when, {"at": before}, "", is_other=not end).get("at", "")).removesuffix(OCLOCK)
-    if end == "" or not _CLOCK.fullmatch(clock):
+    if end == "" or not CLOCK_TIME.fullmatch(clock):
         return clock, seconds
     if end == "stop":
         is_half = not seconds and str(when["at"]).endswith(OCLOCK)
@@ -152,7 +161,7 @@ def move_end(begin: str, seconds: float, when: Mapping[str, Any], end: str) -> t
 
 def find_moved_end(begin: str, seconds: float, at: str) -> str:
     """The time of day that is said, where it is nearer to the end of what lasts some seconds than to its beginning; else ''."""
-    clock, first = _CLOCK.fullmatch(at.removesuffix(OCLOCK)), count_minutes(begin)
+    clock, first = CLOCK_TIME.fullmatch(at.removesuffix(OCLOCK)), count_minutes(begin)
     apart = [(count_minutes(clock[0]) - one) % 720 if clock else 0 for one in (first, first + int(seconds // 60))]
     return f"{at[:5]}{OCLOCK}" if min(apart[1], 720 - apart[1]) < min(apart[0], 720 - apart[0]) else ""
 
@@ -168,7 +177,7 @@ def change_rule(
 ) -> dict[str, Any]:
     """The last rule by the clock, with what is said; {} where it is none. `end`: see move_end, or "span" for the nearer end."""
     calendar, options, when = str(last.get("when", "")), dict(last.get("options") or {}), found.get("when")
-    clock, at = _CLOCK.search(calendar), ""
+    clock, at = CLOCK_TIME.search(calendar), ""
     calendar = when if isinstance(when, str) else calendar  # without one of its times
     if clock and isinstance(when, dict):
         before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
@@ -177,11 +186,13 @@ def change_rule(
             end, when = ("stop", {"at": moved}) if moved else ("", when)
         at, lasts = move_end(clock[0], before, when, end)
         is_far = (
-            amount and _CLOCK.fullmatch(at) and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES
+            amount
+            and CLOCK_TIME.fullmatch(at)
+            and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES
         )
         if is_far and before and not end:  # `amount` of "make it 4", behind "at 20:00 for 3 minutes"
             at, lasts = clock[0], amount * (60.0 if before % 3600 else 3600.0)
-        if not _CLOCK.fullmatch(at) or (lasts != before and not last.get("output")):
+        if not CLOCK_TIME.fullmatch(at) or (lasts != before and not last.get("output")):
             return {}  # "make it tomorrow": a day of its own is no rule
         options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
@@ -263,3 +274,116 @@ def replace_words(note: str, wrong: str, right: str = "") -> str:
     plain, told, new = note.lower(), old.strip(" ,.").lower(), new.strip(" ,.")
     at = re.search(rf"(?<!\w){re.escape(told)}(?!\w)", plain) if told else None
     return f"{note[: at.start()]}{new}{note[at.end() :]}" if at and new and len(plain) == len(note) else ""
+
+
+def change_planned(call: str, name: str, value: Any) -> str:
+    """A planned call of the tool `output` with another length or output; '' for any other job."""
+    tool, _, text = call.partition(" ")
+    value = int(value) if name == "seconds" else value
+    return f"output {json.dumps(json.loads(text) | {name: value})}" if tool == "output" and text[:1] == "{" else ""
+
+
+def change_days(expression: str, day: str, only: str, *, is_more: bool = False) -> str:
+    """A cron expression on `only` some days, or on those too, or without one; '' where none is left, or it has no such form."""
+    fields = expression.split(" ", 5)
+    if len(fields) < 5:
+        return ""
+    days = list_day_numbers(fields[4])
+    left = days | list_day_numbers(only) if is_more else days - list_day_numbers(day)
+    if only and not is_more:
+        return " ".join([*fields[:4], only, *fields[5:]])
+    told = ",".join(map(str, sorted(left))) if len(left) < len(WEEKDAYS) else "*"
+    return " ".join([*fields[:4], told, *fields[5:]]) if left and left != days else ""
+
+
+def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """When the last job comes that much later, in arguments; {} where that is another day, or not known."""
+    if "at_seconds" in last:
+        moved = float(last["at_seconds"]) + seconds
+        return {"at_seconds": int(moved)} if moved > 0 else {}
+    at, before = str(last.get("at", "")), find_clock(last, str(last.get("at", "")))
+    if before is None or not 0 <= before + seconds / 60 < 24 * 60:
+        return {}
+    moved = int(before + seconds / 60)
+    if "cron_expr" in last:
+        return {"cron_expr": " ".join([str(moved % 60), str(moved // 60), *str(last["cron_expr"]).split(" ")[2:]])}
+    return {"at": CLOCK_TIME.sub(format_clock(moved), at)}
+
+
+def shift_due(result: str, seconds: float) -> dict[str, Any]:
+    """When the last job comes that much later, by the moment that its answer named: "comes on Sat 2026-11-28 17:00"; {} for none."""
+    found = DUE.search(result)
+    moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
+    return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
+
+
+def read_amount(amount: int, last: Mapping[str, Any]) -> dict[str, Any]:
+    """What a bare number changes of the last order: how long, where it had a length, else the level."""
+    if seconds := float(last.get("seconds") or 0):
+        sizes = (86_400, 3600, 60, 1)[seconds < 2 * 86_400 :]  # "in 24 hours" counts hours, "in 2 days" days
+        unit = next(size for size in sizes if (seconds >= size and seconds % size == 0) or size == 1)
+        return {"seconds": amount * unit, "level": last.get("level", "on")}
+    return {"level": str(amount)}
+
+
+def step_order(level: str, step: str, last: Mapping[str, Any]) -> dict[str, Any]:
+    """A level so much higher or lower (on is 100, off 0); with "*" a share of it, or of the length where that was said."""
+    is_share, size = step[0] == "*", float(step.lstrip("*"))
+    if is_share and last.get("seconds") and level == "on":
+        seconds = float(last["seconds"]) * size
+        return {"seconds": int(seconds) if seconds.is_integer() else seconds}
+    now = {"on": 100.0, "off": 0.0}.get(level, 0.0) if level.isalpha() else float(level.rstrip("% "))
+    then = now * size if is_share else now + size
+    return {"level": f"{min(100.0, max(min(now, _MIN_LEVEL), then)):g}"}
+
+
+def step_time(when: str, step: str) -> str:
+    """The time before another one, by a "day", a "night", a "week" or its own length ("same"): of "yesterday" "day before
+    yesterday"; by "+day" or "+night" the one after it, by "last" the last one of a week or month; '' where that has no name.
+    """
+    if step == "last":
+        return {"this week": "last week", "this month": "last month"}.get(when, "")
+    last = LAST_LENGTH.fullmatch(when)
+    if last and (step == "same" or when in {"last 1 day", "last 24 hours"}):
+        return f"{last[1]} {last[2]} before {when}"
+    step, ahead = step.lstrip("+"), step[0] == "+"
+    if found := WITH_CLOCK.fullmatch(when):
+        wraps = _WRAPS.fullmatch(found[2])
+        is_night = wraps is not None and wraps[1] > wraps[2]
+        unit = step if found[1] or is_night else "day"
+        day = step_time(found[1] or ("last night" if is_night else "today"), f"{'+' * ahead}{unit}")
+        return f"{day} {found[2]}" if day else ""
+    if step == "week":
+        return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
+    if step == "night" or "night" in when:
+        day = when.replace("night before last", "day before yesterday").removesuffix(" night")
+        day = "yesterday" if day in {"last", "today", ""} else day
+        earlier = step_time(day, f"{'+' * ahead}day")
+        return f"{earlier} night" if earlier not in {"", "today"} else ""
+    if ahead:
+        after = {"day before yesterday": "yesterday", "yesterday": "today", "3 days ago": "day before yesterday"}
+        return f"day after {when}" if when in WEEKDAYS else after.get(when, "")
+    if when in {"", "today", "yesterday", "day before yesterday"}:
+        return {"yesterday": "day before yesterday", "day before yesterday": "3 days ago"}.get(when, "yesterday")
+    if found := _DAYS_AGO.fullmatch(when):
+        return f"{int(found[1]) + 1} days ago"
+    if when in WEEKDAYS:
+        return WEEKDAYS[WEEKDAYS.index(when) - 1]
+    return "yesterday morning" if when == "this morning" else ""
+
+
+def keep_hour(when: str, before: str) -> str:
+    """Return `when`; "yesterday at the same time" means the hour that was said before."""
+    found = WITH_CLOCK.fullmatch(before)
+    is_same = when == "this time yesterday" and found is not None and found[2].startswith("at ")
+    return f"yesterday {found[2]}" if found and is_same else when
+
+
+def put_at_night(when: str) -> str:
+    """Return `when`; 10:00 of a night is 22:00."""
+    return put_late(when) if "night " in when else when
+
+
+def put_late(when: str) -> str:
+    """Return `when`, its hours from seven to eleven in the evening."""
+    return _HOUR.sub(lambda hour: f"{int(hour[0]) + 12 * (6 < int(hour[0]) < 12):02}", when)

@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from picoclaw.errors import WAITING_FOR_APPROVAL
-from picoclaw.intents.arguments import change_days
-from picoclaw.intents.changes import change_weekday, keep_half_day, leave_out_times
+from picoclaw.intents.changes import change_days, change_weekday, keep_half_day, leave_out_times
 from picoclaw.intents.conversation import LOOK_UP, find_likest, is_alike, keep_days, keep_named
 from picoclaw.intents.grammar import IntentMatch, Wish, fill_fields, make_match
 from picoclaw.intents.results import ResultWording

@@ -4,11 +4,11 @@ Templates and frames come first; this is for what none of them says whole. What 
 yesterday?", "avg too", "what's the difference") is taken from the question before it.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS
+from picoclaw.intents.changes import LAST_LENGTH, WITH_CLOCK, keep_hour, put_at_night, put_late, step_time
 from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
@@ -22,14 +22,10 @@ _MAX_LEFT = 2
 _DAY_S = 86_400
 _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
-_LAST = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
 _IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
 _NOON_OF_NIGHT = pattern(r"night .*\b(?:0[7-9]|1[0-7]):")
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
-_WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
-_CLOCKED = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
 _DATE = pattern(rf"\d+(?:st|nd|rd|th| (?:{'|'.join(MONTHS)}))")
-_DAYS_AGO = pattern(r"(\d+) days ago")
 _PART_NAMES = """
     both_word past beyond spot figure hottest coldest more frost_word noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word now_word there everything getting
@@ -284,7 +280,7 @@ class QuestionReader:
         if before.get("_limit"):
             parts.add("beyond", {"beyond": before["_beyond"], **parts.first("value")})
             return True
-        number, last = parts.first("value"), _LAST.fullmatch(str(before.get("when", "")))
+        number, last = parts.first("value"), LAST_LENGTH.fullmatch(str(before.get("when", "")))
         if not last or "quantity" in number or not float(number["limit"]) > 0 or parts.has("past"):
             return False
         is_hours = last[2][:3] == "day" and float(number["limit"]) == 24 * float(last[1])  # "48 hours" are 2 days
@@ -496,48 +492,6 @@ class QuestionReader:
         return None
 
 
-def step_time(when: str, step: str) -> str:
-    """The time before another one, by a "day", a "night", a "week" or its own length ("same"): of "yesterday" "day before
-    yesterday"; by "+day" or "+night" the one after it, by "last" the last one of a week or month; '' where that has no name.
-    """
-    if step == "last":
-        return {"this week": "last week", "this month": "last month"}.get(when, "")
-    last = _LAST.fullmatch(when)
-    if last and (step == "same" or when in {"last 1 day", "last 24 hours"}):
-        return f"{last[1]} {last[2]} before {when}"
-    step, ahead = step.lstrip("+"), step[0] == "+"
-    if found := _CLOCKED.fullmatch(when):
-        wraps = _WRAPS.fullmatch(found[2])
-        is_night = wraps is not None and wraps[1] > wraps[2]
-        unit = step if found[1] or is_night else "day"
-        day = step_time(found[1] or ("last night" if is_night else "today"), f"{'+' * ahead}{unit}")
-        return f"{day} {found[2]}" if day else ""
-    if step == "week":
-        return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
-    if step == "night" or "night" in when:
-        day = when.replace("night before last", "day before yesterday").removesuffix(" night")
-        day = "yesterday" if day in {"last", "today", ""} else day
-        earlier = step_time(day, f"{'+' * ahead}day")
-        return f"{earlier} night" if earlier not in {"", "today"} else ""
-    if ahead:
-        after = {"day before yesterday": "yesterday", "yesterday": "today", "3 days ago": "day before yesterday"}
-        return f"day after {when}" if when in WEEKDAYS else after.get(when, "")
-    if when in {"", "today", "yesterday", "day before yesterday"}:
-        return {"yesterday": "day before yesterday", "day before yesterday": "3 days ago"}.get(when, "yesterday")
-    if found := _DAYS_AGO.fullmatch(when):
-        return f"{int(found[1]) + 1} days ago"
-    if when in WEEKDAYS:
-        return WEEKDAYS[WEEKDAYS.index(when) - 1]
-    return "yesterday morning" if when == "this morning" else ""
-
-
-def keep_hour(when: str, before: str) -> str:
-    """Return `when`; "yesterday at the same time" means the hour that was said before."""
-    found = _CLOCKED.fullmatch(before)
-    is_same = when == "this time yesterday" and found is not None and found[2].startswith("at ")
-    return f"yesterday {found[2]}" if found and is_same else when
-
-
 def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     """A day and a time of day as one, "yesterday at 12:00", one maybe said before; a night `apart` is another time."""
     times = [keep_hour(time, before) for time in times]
@@ -549,24 +503,14 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     parts = [time.removeprefix("this ") for time in times if time in _PARTS_OF_DAY]
     if len(clocks) + len(parts) == len(days) == 1 and len(times) == 2:
         is_today = days[0] == "today" and not clocks
-        return [f"this {parts[0]}" if is_today else _put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
+        return [f"this {parts[0]}" if is_today else put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
     in_part = [found for time in times if (found := _IN_PART.fullmatch(time))]
     if len(in_part) == len(clocks) == 1 and len(times) == 2 and clocks[0].startswith("at "):
         day, part = in_part[0].groups()
-        clock = _CLOCK.sub(_make_late, clocks[0]) if part != "morning" else clocks[0]
+        clock = put_late(clocks[0]) if part != "morning" else clocks[0]
         return [clock if day == "this" else f"{day} {clock}"]
-    found = _CLOCKED.fullmatch(before)
+    found = WITH_CLOCK.fullmatch(before)
     if days == times and len(days) == 1 and found:
-        when = _put_at_night(f"{days[0]} {found[2]}")
+        when = put_at_night(f"{days[0]} {found[2]}")
         return times if _NOON_OF_NIGHT.search(when) else [when]
     return times
-
-
-def _put_at_night(when: str) -> str:
-    """Return `when`; 10:00 of a night is 22:00."""
-    return _CLOCK.sub(_make_late, when) if "night " in when else when
-
-
-def _make_late(clock: re.Match[str]) -> str:
-    hour = int(clock[1])
-    return f"{hour + 12 if 6 < hour < 12 else hour:02}:{clock[2]}"
