@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.sentence import Referents, fold_name
-from picoclaw.messages import Message, ToolCall
+from picoclaw.messages import ERROR_PREFIX, Message, ToolCall
 from picoclaw.prompts import remove_hints
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
@@ -23,7 +23,7 @@ _NAMED_WHEN_SHOWN = frozenset({"rule"})
 """Tools whose call has named what it makes before the yes that it waits for."""
 
 LOOK_UP = {"action": "list"}
-"""The arguments of a call that finds the number of what a wish names."""
+"""The arguments of a call that lists what there is, or finds the number there of what a wish names."""
 
 _TOKEN = pattern(r"\d\d?:\d\d|\d+(?:\.\d+)?|[^\W\d_]+")
 _NEAR = 0.6
@@ -33,6 +33,15 @@ _NEAR = 0.6
 def clean_text(text: str) -> str:
     """A user's words without the heads before them, and without characters that no word has."""
     return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
+
+
+def count_up_to_user(messages: Sequence[Message]) -> int:
+    """The number of messages up to the last one of a user's; 0 for none."""
+    return next((count for count in range(len(messages), 0, -1) if messages[count - 1].role == "user"), 0)
+
+
+def list_user_texts(messages: Sequence[Message]) -> list[str]:
+    return [message.text for message in messages if message.role == "user"]
 
 
 def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
@@ -52,7 +61,9 @@ def find_referents(turn: Sequence[Message], gives: Mapping[str, Mapping[str, str
     """What the calls of a turn were about; `gives` has, by tool and argument, what finds its values in a result."""
     referents: Referents = {}
     for call, result in list_calls(turn):
-        if result.startswith("error: ") and (WAITING_FOR_APPROVAL not in result or call.name not in _NAMED_WHEN_SHOWN):
+        if result.startswith(ERROR_PREFIX) and (
+            WAITING_FOR_APPROVAL not in result or call.name not in _NAMED_WHEN_SHOWN
+        ):
             continue
         told = result.rpartition(MEANING_PREFIX)[2]
         for name, value in call.arguments.items():

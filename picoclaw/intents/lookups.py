@@ -13,7 +13,7 @@ from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import ANY_ONE, fold_name
 from picoclaw.intents.times import add_half_day
 from picoclaw.intents.wishes import WishMatcher
-from picoclaw.messages import ToolCall
+from picoclaw.messages import ERROR_PREFIX, ToolCall
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 
@@ -23,11 +23,15 @@ _ALL = "**"
 _CLOCK = pattern(r"\d\d:\d\d")
 _LIMIT_ABOVE = pattern(r" above (-?[\d.]+)")
 _CLOCK_OF_ROW = pattern(r" at (\d\d):(\d\d)")
-_NOT_KEPT, _NOT_MEASURED = "error: nothing was kept of that", "error: no sensor '"
-_NO_OUTPUT = "error: there is no output '"
+_NOT_KEPT, _NOT_MEASURED = f"{ERROR_PREFIX}nothing was kept of that", f"{ERROR_PREFIX}no sensor '"
+_NO_OUTPUT = f"{ERROR_PREFIX}there is no output '"
 _LEFT_OF_LONGEST, _MAX_PASSED_S = pattern(r" since it was switched on: ask for at most (\d+) s"), 120
 """What is left of the longest time that an output is on, and how little it may lack of "an hour" for that to be meant."""
-_NO_SENSOR, _NO_BOARD, WHICH_SENSOR = "error: no sensor ", "error: no board ", "error: which sensor? "
+_NO_SENSOR, _NO_BOARD, WHICH_SENSOR = (
+    f"{ERROR_PREFIX}no sensor ",
+    f"{ERROR_PREFIX}no board ",
+    f"{ERROR_PREFIX}which sensor? ",
+)
 
 Rows = Sequence[str]
 
@@ -216,8 +220,8 @@ def merge_calls(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]
     if names == ["sensor_read", "fleet_read"]:
         return [(asked, own if other.startswith(_NO_BOARD) else other)]
     is_instead = own.startswith((_NOT_KEPT, _NOT_MEASURED, WHICH_SENSOR, _NO_OUTPUT))
-    is_instead |= own.startswith("error: ") and _LEFT_OF_LONGEST.search(own) is not None
-    has_failed = other.startswith("error: ") and WAITING_FOR_APPROVAL not in other
+    is_instead |= own.startswith(ERROR_PREFIX) and _LEFT_OF_LONGEST.search(own) is not None
+    has_failed = other.startswith(ERROR_PREFIX) and WAITING_FOR_APPROVAL not in other
     return calls[1:] if is_instead and names[0] == names[1] and not has_failed else calls
 
 

@@ -23,6 +23,7 @@ from picoclaw.intents.arguments import (
     word_exact,
     word_value,
 )
+from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     FIELD,
     NEEDS_CLOCK,
@@ -72,7 +73,6 @@ MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
 _SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at", "on", "it")
-SHOWN = {"action": "list"}
 MIN_ORDER, SURE_ORDER = 0.04, 0.9
 MIN_SWALLOWED = 0.15, 0.5
 MIN_HINT = 0.15  # of orders, where it is only said how a rule is set
@@ -458,7 +458,7 @@ class IntentMatcher:
         is_asked |= intent.name == "what_if" and is_order and share >= SURE_ORDER
         if whole and (topic in topics.chat - _ABOUT_ANY or (found.answer and not found.tool and not is_asked)):
             return found
-        if is_order and found.arguments == SHOWN and topic.startswith(f"{found.tool}_"):
+        if is_order and found.arguments == LOOK_UP and topic.startswith(f"{found.tool}_"):
             other = lead(share) if share >= MIN_PROPOSED else None
             return other if other and other.arguments else found  # they are shown, where they are not changed
         if told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:

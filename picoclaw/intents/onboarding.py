@@ -7,7 +7,7 @@ from typing import Any
 from picoclaw.intents.grammar import EXACT_SCORE, Intent, IntentMatch
 from picoclaw.intents.sentence import Sentence
 from picoclaw.intents.times import WordTables
-from picoclaw.messages import ONBOARDING_TOOL, Message
+from picoclaw.messages import ERROR_PREFIX, ONBOARDING_TOOL, Message
 from picoclaw.text import pattern
 from picoclaw.times import parse_zone
 
@@ -190,11 +190,11 @@ def _find_question(messages: Sequence[Message], put_off: str) -> tuple[bool, str
         if message.role == "assistant" and message.text == put_off and not message.calls:
             return True, ""
         for call in reversed(message.calls):
-            result = results.pop(call.id, "error: ")
+            result = results.pop(call.id, ERROR_PREFIX)
             if call.name != ONBOARDING_TOOL:
                 continue
             begun = True
-            if not result.startswith("error: "):
+            if not result.startswith(ERROR_PREFIX):
                 found = _QUESTION.search(result) if since < _MAX_MESSAGES_OPEN else None
                 return begun, found[1].lower().replace(" ", "_") if found else ""
     return begun, ""
@@ -204,7 +204,7 @@ def _find_last_noted(messages: Sequence[Message]) -> list[str]:
     """The fields of the newest answer that was noted, none where that was taken back."""
     for message, results in _iter_backwards(messages):
         for call in reversed(message.calls):
-            good = call.name == ONBOARDING_TOOL and not results.pop(call.id, "error: ").startswith("error: ")
+            good = call.name == ONBOARDING_TOOL and not results.pop(call.id, ERROR_PREFIX).startswith(ERROR_PREFIX)
             if good and call.arguments:
                 return [field for field, value in call.arguments.items() if isinstance(value, str) and value != "undo"]
     return []

@@ -16,12 +16,14 @@ from picoclaw.intents.conversation import (
     LOOK_UP,
     clean_text,
     count_seconds_passed,
+    count_up_to_user,
     find_likest,
     find_referents,
     is_recent,
     keep_days,
     keep_named,
     list_calls,
+    list_user_texts,
 )
 from picoclaw.intents.grammar import (
     FIELD,
@@ -42,7 +44,19 @@ from picoclaw.intents.lookups import NAME_WORD, WHICH_SENSOR, Lookup, merge_call
 from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
 from picoclaw.intents.sentence import NO_CALL, LastTurn, Referents, fold_name, pick_place
 from picoclaw.intents.wishes import ENDS, WishMatcher
-from picoclaw.messages import ONBOARDING_TOOL, End, Event, Message, Notice, Request, Text, ToolCall, Usage, split_turns
+from picoclaw.messages import (
+    ERROR_PREFIX,
+    ONBOARDING_TOOL,
+    End,
+    Event,
+    Message,
+    Notice,
+    Request,
+    Text,
+    ToolCall,
+    Usage,
+    split_turns,
+)
 from picoclaw.prompts import remove_hints
 from picoclaw.providers import BUILT_IN_PROVIDER
 from picoclaw.text import pattern
@@ -65,7 +79,7 @@ _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
-_NO_RULE = "error: there is no rule "
+_NO_RULE = f"{ERROR_PREFIX}there is no rule "
 _Shown = tuple[str, ToolCall, str]
 
 
@@ -166,14 +180,14 @@ class IntentProvider:
 
     def _read_wishes(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         text = clean_text(messages[-1].text)
-        asked = [message.text for message in messages if message.role == "user"]
+        asked = list_user_texts(messages)
         self._listen(*asked[:-_MAX_HEARD:-1])
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
         meeting = self._open_meeting() if ONBOARDING_TOOL in offered else None
         called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
         is_met = meeting is not None and ONBOARDING_TOOL in called
         referents, last = self._find_last_turn(turns)
-        made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith("error: ")]
+        made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith(ERROR_PREFIX)]
         referents["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in referents.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
         wishes = self._answered_question(messages, turns, offered) if turns and not is_met else []
@@ -287,15 +301,9 @@ class IntentProvider:
 
     def _said_before(self, messages: Sequence[Message], offered: Collection[Any]) -> Mapping[str, Any]:
         """What the last turn that made a call was understood as, besides the call's arguments."""
-        asked = len(messages) - 1
-        while asked > 0 and not messages[asked].calls:
-            asked -= 1
-        while asked > 0 and messages[asked].role != "user":
-            asked -= 1
-        said: Mapping[str, Any] = {}
-        if asked < len(messages) - 1 and messages[asked].role == "user":
-            found = self._understand_earlier(messages[: asked + 1], offered)
-            said = next((match.said for _, match in found if match), {})
+        called = next((count for count in range(len(messages), 0, -1) if messages[count - 1].calls), 0)
+        found = self._understand_earlier(messages[: count_up_to_user(messages[:called])], offered)
+        said = next((match.said for _, match in found if match), {})
         return {**said, **_find_levels_before(messages)}
 
     def _name(self, match: IntentMatch) -> IntentMatch:
@@ -450,7 +458,7 @@ class IntentProvider:
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
         is_meant = before and reply.startswith(before) and reply.endswith(after)
-        is_refused = any(call.name == "cron" and told.startswith("error: ") for call, told in list_calls(turns[-1]))
+        is_refused = any(call.name == "cron" and told.startswith(ERROR_PREFIX) for call, told in list_calls(turns[-1]))
         if is_meant or is_refused:
             said = reply.removeprefix(before).removesuffix(after) if is_meant else asked
             done = self._matcher.match_all(said, offered)
@@ -492,7 +500,7 @@ class IntentProvider:
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
-        failed = any(result.startswith("error: ") and "?" in result for _, result in list_calls(turns[-1]))
+        failed = any(result.startswith(ERROR_PREFIX) and "?" in result for _, result in list_calls(turns[-1]))
         if not failed and reply not in questions:
             return []
         if placed := self._answered_sensor(messages, turns[-1], offered):
@@ -619,7 +627,8 @@ class IntentProvider:
 
     def read_moment(self, messages: Sequence[Message]) -> str:
         """Say the time, by the head of the newest message of a user's."""
-        return fill_fields(self._matchers["en"].intents["clock"].answer, _read_moment(_find_asked(messages)))
+        moment = _read_moment("".join(list_user_texts(messages)[-1:]))
+        return fill_fields(self._matchers["en"].intents["clock"].answer, moment)
 
     def word_answer(self, match: IntentMatch, text: str) -> str:
         """What is said to a message that needs no tool."""
@@ -659,7 +668,7 @@ class IntentProvider:
             return
         if last.role == "tool" and not found:
             told = self._results(request.messages)
-            if last.text.startswith("error: "):
+            if last.text.startswith(ERROR_PREFIX):
                 yield Notice(told.rpartition("\n")[2], failed=True)  # in the answer's words, to be shown once
             yield Text(told)
             yield End("stop", Usage())
@@ -705,12 +714,12 @@ class IntentProvider:
         calls = list_calls(turn[0]) if turn else []
         if len(calls) != 1:
             return None
-        self._listen(*[one.text for one in messages if one.role == "user"][:-_MAX_HEARD:-1])
+        self._listen(*list_user_texts(messages)[:-_MAX_HEARD:-1])
         return self._lookup.find_retry(clean_text(turn[0][0].text), *calls[0], self._declared(), offered)
 
     def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
-        asked = next((i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user"), 0)
+        asked = count_up_to_user(messages)
         calls = [call for message in messages[asked:] for call in message.calls]
         results = [message.text for message in messages[asked:] if message.role == "tool"]
         if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "sensor_read" for call in calls):
@@ -722,11 +731,11 @@ class IntentProvider:
             if (
                 not named
                 or (named.name, named.arguments) != (call.name, call.arguments)
-                or result.startswith("error: ")
+                or result.startswith(ERROR_PREFIX)
             ):
                 return []
             rows = remove_hints(result)
-            texts = [clean_text(message.text) for message in messages[:asked] if message.role == "user"]
+            texts = [*map(clean_text, list_user_texts(messages[:asked]))]
             spoken = [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
             wishes = [(said, one) for said, match in wishes for one in self._lookup.use(match, rows, now, spoken)]
         return wishes
@@ -765,7 +774,7 @@ class IntentProvider:
         calls = merge_calls(list_calls(turn[0]) if turn else [])
         if not calls:
             return self._wording.tell_result(None, remove_hints(messages[-1].text))
-        asked = next(i for i in range(len(messages), 0, -1) if messages[i - 1].role == "user")
+        asked = count_up_to_user(messages)
         message, wishes = self._latest
         if message is not messages[asked - 1]:  # another process has asked
             called = {call.name for one in messages[asked:] for call in one.calls}
@@ -788,7 +797,7 @@ class IntentProvider:
             now = read_clock(messages) if is_list and match and "_day" in match.said else None
             rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
             said = self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows)
-            told += [said] * (said not in told or not result.startswith("error: "))
+            told += [said] * (said not in told or not result.startswith(ERROR_PREFIX))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
         if any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
@@ -809,7 +818,7 @@ class IntentProvider:
 
 def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
     """The calls of a turn that were shown and asked about: the number of each, and what it means."""
-    calls = [(call, told) for call, told in list_calls(turn) if told.startswith("error: ")]
+    calls = [(call, told) for call, told in list_calls(turn) if told.startswith(ERROR_PREFIX)]
     asked = [(call, told) for call, told in calls if WAITING_FOR_APPROVAL in told[:_MAX_HEAD_CHARS]]
     found = [(APPROVAL_NUMBER.search(told), call, told.rpartition(MEANING_PREFIX)[2]) for call, told in asked]
     return [(number[1], call, means) for number, call, means in found if number]
@@ -819,7 +828,11 @@ def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
     """What outputs were set to before, as "_before" and "_before NAME", '' where unknown, how long yet, as "_left NAME", and to what last, as "_level NAME"."""
     levels, now = dict[str, Any](_before=""), dict[str, str]()
     for turn in split_turns(messages):
-        done = [call.arguments for call, told in list_calls(turn) if call.name == "output" and told[:7] != "error: "]
+        done = [
+            call.arguments
+            for call, told in list_calls(turn)
+            if call.name == "output" and not told.startswith(ERROR_PREFIX)
+        ]
         for one in (given for given in done if given.get("action") in {"set", "off"}):
             name, is_off = str(one.get("name", "")), one["action"] == "off"
             levels[f"_before {name}"] = levels["_before"] = now.get(name, "off" if one.get("level") == "on" else "")
@@ -831,7 +844,7 @@ def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
 
 def _list_heard(messages: Sequence[Message]) -> dict[str, str]:
     """What was said in this conversation before the newest message, for a reply to "what did I ask?"."""
-    asked = [clean_text(message.text).strip() for message in messages[:-1] if message.role == "user"]
+    asked = [clean_text(text).strip() for text in list_user_texts(messages[:-1])]
     told = [message.text for message in messages[:-1] if message.role == "assistant" and message.text]
     return {"asked": "\n".join(f"- {text}" for text in asked[-_MAX_HEARD:]), "told": told[-1] if told else ""}
 
@@ -881,13 +894,9 @@ def _add_seconds(match: IntentMatch, text: str) -> IntentMatch:
     return match._replace(arguments=match.arguments | {name: seconds}, missing="")
 
 
-def _find_asked(messages: Sequence[Message]) -> str:
-    return next((message.text for message in reversed(messages) if message.role == "user"), "")
-
-
 def read_clock(messages: Sequence[Message]) -> datetime | None:
     """The time in the head of the newest message of a user's."""
-    said = _read_moment(_find_asked(messages))
+    said = _read_moment("".join(list_user_texts(messages)[-1:]))
     return datetime.fromisoformat(f"{said['date']} {said['time']}+00:00") if said else None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.grammar import FIELD, GrammarData, Intent, IntentMatch, fill_fields
+from picoclaw.messages import ERROR_PREFIX
 from picoclaw.text import pattern
 from picoclaw.times import format_duration
 
@@ -51,12 +52,12 @@ class ResultWording:
 
     def tell_result(self, match: IntentMatch | None, result: str) -> str:
         """What a call has brought, as its intent tells it; a failure and what waits for a yes in the words of the language."""
-        if result.startswith("error: ") and WAITING_FOR_APPROVAL in result:
+        if result.startswith(ERROR_PREFIX) and WAITING_FOR_APPROVAL in result:
             return self._ask_approval(match, result)
-        if result.startswith("error: "):
+        if result.startswith(ERROR_PREFIX):
             told = self.tell(match, result)  # a whole sentence about a failure stands by itself
-            failed = self._say["failed"] if told.startswith("error: ") else "{result}"
-            return fill_fields(failed, {"result": told.removeprefix("error: ")})
+            failed = self._say["failed"] if told.startswith(ERROR_PREFIX) else "{result}"
+            return fill_fields(failed, {"result": told.removeprefix(ERROR_PREFIX)})
         if match is None:
             return _name_notes(result)
         if "_bounded" in match.said:
@@ -126,7 +127,7 @@ class ResultWording:
         """Ask the owner for the yes that a call waits for, with what it would do."""
         number = APPROVAL_NUMBER.search(newest)
         if match is None or number is None:
-            return newest.removeprefix("error: ").partition(MEANING_PREFIX)[0]
+            return newest.removeprefix(ERROR_PREFIX).partition(MEANING_PREFIX)[0]
         does = self._tools.get(match.tool, {}).get("does", "do this")
         asks = self._intents[match.intent].asks or f"Shall I {does}?"
         means = self.tell(match, newest.partition(MEANING_PREFIX)[2])

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 from picoclaw.intents.changes import join_days, keep_day
+from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
     NEEDS_CLOCK,
@@ -29,7 +30,6 @@ from picoclaw.intents.matcher import (
     MAX_SHORT_WORDS,
     MIN_TOPIC_SHARE,
     SENTENCE_END,
-    SHOWN,
     SURE_PART,
     SURE_WHOLE,
     IntentMatcher,
@@ -802,7 +802,7 @@ class WishMatcher(IntentMatcher):
         match = rest[0][1] if rest else None
         if not match or not self.intents[first.intent].acts or s.end_of(self.words["questions"], begin):
             return False
-        if match.tool == "output" and match.arguments == SHOWN:
+        if match.tool == "output" and match.arguments == LOOK_UP:
             return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
         is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
         tail = Sentence(s.text(begin, len(s.words)), self.words)  # "and in two hours off"
