@@ -98,7 +98,7 @@ def provider(home):  # noqa: F811
     ids=lambda value: value[-1] if isinstance(value, list) else "",
 )
 def test_what_is_asked_is_worked_out(provider, texts, told):
-    assert provider.work_out(texts[-1], NOW, texts[:-1]) == told
+    assert provider.tell_sum(texts[-1], NOW, texts[:-1]) == told
 
 
 @each_row(
@@ -178,7 +178,7 @@ def test_what_is_asked_is_worked_out(provider, texts, told):
 def test_other_languages_work_out_the_same(provider, language, text, told):
     provider._listen_in(language)
     try:
-        assert provider.work_out(text, NOW) == told
+        assert provider.tell_sum(text, NOW) == told
     finally:
         provider._listen_in("en")
 

@@ -413,7 +413,7 @@ class SmallProvider:
         """The answer of a wish that arithmetic answers, or the call of one that is about a file's lines, or all notes."""
         now, offered = read_clock(request.messages), self._offered(request)
         is_order = self._matcher.list_names(wish, "output") or self._switch(wish, "off") or _tells_later(wish)
-        if told := "" if is_order else self._matcher.work_out(wish, now):
+        if told := "" if is_order else self._matcher.tell_sum(wish, now):
             self._known.append(told)
             return told
         if helped := find_help(wish):
@@ -444,7 +444,7 @@ class SmallProvider:
             or find_help(wish)
             or read_form(wish) == "talk"
             or is_about_lines(wish)
-            or self._matcher.work_out(wish, read_clock(request.messages))
+            or self._matcher.tell_sum(wish, read_clock(request.messages))
         )
 
     def _plan_monthly(self, wish: str) -> dict[str, Any]:

@@ -196,16 +196,16 @@ class IntentProvider:
             met = meeting.match(messages[:-1], text, alone, None)
             if met is not alone:
                 return [(text, met)]
-        wishes = wishes or self._matcher.match_all(text, offered, LastTurn(referents, last))
+        wishes = wishes or self._matcher.match_wishes(text, offered, LastTurn(referents, last))
         if turns and not called and not any(is_complete(match) for _, match in wishes):
             wishes = self._join_last(clean_text(turns[-1][0].text), text, offered) or wishes
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
         asking = self._matcher.words["questions"]
         if may_count and all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes):
-            wishes = self._work_out(messages, asked) or wishes
+            wishes = self._match_sum(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
-            wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._words(None, ())))]
+            wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._word_match(None, ())))]
         wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
         told, head = list[Wish](), messages[-1].text
         for said, match in wishes:
@@ -218,7 +218,7 @@ class IntentProvider:
         order = self._matcher.drop_lead(text)
         if "?" in before or not self._matcher.put_for_it(order, before):
             return []
-        told = self._matcher.match_all(f"{before.rstrip(' .!')}, {order}", offered)
+        told = self._matcher.match_wishes(f"{before.rstrip(' .!')}, {order}", offered)
         return told if all(is_whole(match) and match.intent == "list_add" for _, match in told) else []
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
@@ -283,13 +283,13 @@ class IntentProvider:
             return onboarding.Onboarding(matcher.words, matcher.intents, matcher.say)
         return None
 
-    def _work_out(self, messages: Sequence[Message], asked: Sequence[str]) -> list[Wish]:
+    def _match_sum(self, messages: Sequence[Message], asked: Sequence[str]) -> list[Wish]:
         """The answer to a sum, which goes on with the one before; nothing where the text is none."""
         texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
-        told = self.work_out(texts[-1], read_clock(messages), texts[:-1])
+        told = self.tell_sum(texts[-1], read_clock(messages), texts[:-1])
         return [(texts[-1], IntentMatch("sum", "", {}, told, 1.0, "template"))] if told else []
 
-    def work_out(self, wish: str, now: datetime | None, before: Sequence[str] = ()) -> str:
+    def tell_sum(self, wish: str, now: datetime | None, before: Sequence[str] = ()) -> str:
         """The answer to a sum, or to a question about days; '' for others."""
         if len(wish) > _MAX_SUM_CHARS:
             return ""
@@ -461,13 +461,13 @@ class IntentProvider:
         is_refused = any(call.name == "cron" and told.startswith(ERROR_PREFIX) for call, told in list_calls(turns[-1]))
         if is_meant or is_refused:
             said = reply.removeprefix(before).removesuffix(after) if is_meant else asked
-            done = self._matcher.match_all(said, offered)
+            done = self._matcher.match_wishes(said, offered)
             done = done if all(is_complete(match) for _, match in done) else []
             if (is_meant and self._is_nod(text)) or (done := self._correct(done, text, offered)):
                 return done
         if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
             referents, last = self._find_last_turn(turns[:-1])
-            told = self._matcher.match_all(asked, offered, LastTurn(referents, last))
+            told = self._matcher.match_wishes(asked, offered, LastTurn(referents, last))
             return [part for part in told if is_complete(part[1])]
         mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
         waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)
@@ -487,16 +487,16 @@ class IntentProvider:
             referents |= {name: found for name, found in meant.items() if found}
             if any(meant.values()):
                 spoken = LastTurn(referents, last)
-                told = self._matcher.match_all(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
+                told = self._matcher.match_wishes(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
                 if not all(is_complete(match) for _, match in told):
-                    told = self._matcher.match_all(asked, offered, spoken)
+                    told = self._matcher.match_wishes(asked, offered, spoken)
                 return [part for part in told if is_complete(part[1])]
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
             intended = self._matcher.intents[own.intent] if is_whole(own) else None
             is_wish = intended is not None and (intended.acts or intended.adds)  # "and delete sunday's"
             is_talk = own is not None and not own.tool and bool(own.answer)  # "thanks"
-            parts = self._matcher.match_all(said, offered) if said and not (is_talk or is_wish) else []
+            parts = self._matcher.match_wishes(said, offered) if said and not (is_talk or is_wish) else []
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
@@ -539,7 +539,7 @@ class IntentProvider:
             return []
         call, referents = ToolCall("", match.tool, match.arguments), Referents(job=[0])
         referents |= {name: [value] for name, value in match.arguments.items()}
-        changes = [one for _, one in self._matcher.match_all(text, offered, LastTurn(referents, call))]
+        changes = [one for _, one in self._matcher.match_wishes(text, offered, LastTurn(referents, call))]
         if len(changes) != 1 or not is_complete(change := changes[0]) or change.tool != match.tool:
             return []
         if change.intent in {"rule_relimit", "rule_also"}:
@@ -586,7 +586,7 @@ class IntentProvider:
         """The commands for those of the rules shown that a text keeps, or ends: "delete it again", "yes to the lamp one"."""
         names, last = [*dict.fromkeys(name for _, _, name in shown)], shown[-1]
         referents = Referents(rule=[last[2]], job=[last[2]], rules=names, jobs=names, waits=[int(last[0])])
-        found = self._matcher.match_all(text, {"rule", "cron"}, LastTurn(referents, last[1]))
+        found = self._matcher.match_wishes(text, {"rule", "cron"}, LastTurn(referents, last[1]))
         commands = list[str]()
         for _, match in found:
             is_end = is_complete(match) and match.arguments.get("action") in ENDS - {"disable"}
@@ -667,7 +667,7 @@ class IntentProvider:
             yield End("tool_calls", Usage())
             return
         if last.role == "tool" and not found:
-            told = self._results(request.messages)
+            told = self._word_last_turn(request.messages)
             if last.text.startswith(ERROR_PREFIX):
                 yield Notice(told.rpartition("\n")[2], failed=True)  # in the answer's words, to be shown once
             yield Text(told)
@@ -701,7 +701,7 @@ class IntentProvider:
             done = next((text for text, match in wishes if match in ready), "")
             yield Text(fill_fields(self._matcher.say["partly"], {"undone": undone, "done": done}))
         else:
-            yield Text(self._words(wishes[0][1] if wishes else None, offered, last.text))
+            yield Text(self._word_match(wishes[0][1] if wishes else None, offered, last.text))
         yield End("stop", Usage())
 
     def is_shown_first(self, match: IntentMatch) -> bool:
@@ -743,7 +743,7 @@ class IntentProvider:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _words(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
+    def _word_match(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
         say = self._matcher.say
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
             return self._refuse(clean_text(text))
@@ -768,7 +768,7 @@ class IntentProvider:
             hint += fill_fields(say[key], {"names": listed}) if listed or not kind else ""
         return f"{say[refusal]}{fill_fields(why, {'model': self._model})}{hint}"
 
-    def _results(self, messages: Sequence[Message]) -> str:
+    def _word_last_turn(self, messages: Sequence[Message]) -> str:
         """What the calls of the last turn have brought, one after the other."""
         turn = split_turns(messages)[-1:]
         calls = merge_calls(list_calls(turn[0]) if turn else [])

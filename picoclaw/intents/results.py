@@ -62,9 +62,9 @@ class ResultWording:
             return _name_notes(result)
         if "_bounded" in match.said:
             result += f"\n{self._say['bounded']}"
-        return fill_fields(match.answer, {**match.arguments, "result": self._word(match, result)})
+        return fill_fields(match.answer, {**match.arguments, "result": self._word_rows(match, result)})
 
-    def _word(self, match: IntentMatch, result: str) -> str:
+    def _word_rows(self, match: IntentMatch, result: str) -> str:
         """A tool's result as the data words it: of its rows those that were asked for."""
         tool, own = self._tools.get(match.tool, {}), self._intents[match.intent].each
         each = {**tool.get("each", {}), **own}

@@ -102,7 +102,7 @@ class WishMatcher(IntentMatcher):
         is_plain = is_order and next(iter(self.words["at"])) not in said
         return match if is_plain or not is_later else None  # "remind me every monday to be at work at 6"
 
-    def match_all(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
+    def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         whole, s = text, self._read(text)
         if kept := self._match_with_exception(s, offered, last):
@@ -116,12 +116,12 @@ class WishMatcher(IntentMatcher):
         text = self._drop_told_day(text, last)
         text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
-        parts = self._match_all(text, offered, last)
+        parts = self._match_as_said(text, offered, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
-            parts = self._match_all(joined, offered, last)
+            parts = self._match_as_said(joined, offered, last)
         if not any(match for _, match in parts) or any(match and match.missing for _, match in parts):
             turned = self._put_days_first(text, offered, last) if "," not in text else text
-            parts = self._match_all(turned, offered, last) if turned != text else parts
+            parts = self._match_as_said(turned, offered, last) if turned != text else parts
         if len(parts) == 1:
             parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
             is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0 and not self._ends_in_hour(parts[0][1])
@@ -472,7 +472,7 @@ class WishMatcher(IntentMatcher):
         joints = (hit[1] for i in range(2, len(s.words) - 1) if (hit := s.longest(self.words["splits"], i)))
         return s.asks and any(s.end_of(asks, i) for i in joints)
 
-    def _match_all(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
+    def _match_as_said(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         whole = self.match(text, offered, last)
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
@@ -500,7 +500,7 @@ class WishMatcher(IntentMatcher):
         if mark and whole and whole.tool == "memory_store" and is_whole(order := self.match(tail, offered)):
             first = self.match(note, offered, last)
             if first and first.intent == whole.intent and self.moves(order) and order.score == 1.0:
-                return [(note, first), *self._match_all(tail, offered, last)]  # "note: fed the hens. Fan on."
+                return [(note, first), *self._match_as_said(tail, offered, last)]  # "note: fed the hens. Fan on."
         twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
         if (whole is None or whole.score < 1.0) and not last.call.name and not twice and self._is_one_question(text):
             alone = [] if whole else self._match_sentences(text, offered, last)
@@ -862,7 +862,7 @@ class WishMatcher(IntentMatcher):
             referents = {
                 name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)
             }
-            rest = self._match_all(tail, offered, LastTurn(referents, call))
+            rest = self._match_as_said(tail, offered, LastTurn(referents, call))
             rest = [(said, None if match and _lacks_job(match) else match) for said, match in rest]
             reads = rest and rest[0][1] and not self.moves(rest[0][1])
             bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
