@@ -279,32 +279,41 @@ class IntentMatcher:
                 return planned
         begins, ends, polite = self._core(s)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
-        names_output = any(kind == "output" for kind, _ in s.list_values(s.names))
-        if found and found.intent in self.topics.idle and self._wishes(s, is_behind=True):
-            return None  # "thanks for that, and turn the lamp on"
-        if found and found.tool in READS and s.last.name == "output" and names_output and self._adds_to_switching(s):
+        if found is None or self._is_beside(found, s):
             return None
-        if found and found.tool == "sensor_read" and "_beyond" in found.said and not s.asks and self._says_if(s):
-            return None  # "and only if it is below 60" asks nothing
-        ways = [self._book.values(name) for name in ("off_word", "on_word")]
-        has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
-        begins_order = has_both or any(s.longest(table, 0) for table in ways)
-        if found and found.tool == "output_history" and begins_order and names_output and not s.asks:
-            return None  # "off, and the fan on", "lamp on and at 10 off"
-        if found and found.tool == "memory_search" and not found.arguments:
+        if found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
-        places = {"", *(name for _, name in s.names.values())}
-        soil = self._book.values("soil_word")  # which the air of a place says nothing of
-        is_soil = any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
-        if found and found.tool in READS and found.arguments.get("sensor", "") in places and is_soil:
+        if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
-        if found and found.tool in READS and self._asks_of_extreme(found, s):
+        if found.tool in READS and self._asks_of_extreme(found, s):
             return None
-        if found and "_named" in found.said:  # a rule by what it is about, which the list of them tells
+        if "_named" in found.said:  # a rule by what it is about, which the list of them tells
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
-        return found and self._tell_instead(found, s, begins)
+        return self._tell_instead(found, s, begins)
+
+    def _is_beside(self, found: IntentMatch, s: Sentence) -> bool:
+        """Whether a sentence orders something, or says "if", where it was understood as thanks or as a question."""
+        if found.intent in self.topics.idle:
+            return self._wishes(s, is_behind=True)  # "thanks for that, and turn the lamp on"
+        if s.asks or found.tool not in READS | {"output_history"}:
+            return False
+        if found.tool == "sensor_read" and "_beyond" in found.said and self._says_if(s):
+            return True  # "and only if it is below 60" asks nothing
+        if not any(kind == "output" for kind, _ in s.list_values(s.names)):
+            return False
+        if found.tool in READS:
+            return s.last.name == "output" and self._adds_to_switching(s)
+        ways = [self._book.values(name) for name in ("off_word", "on_word")]
+        has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
+        return has_both or any(s.longest(table, 0) for table in ways)  # "off, and the fan on", "lamp on and at 10 off"
+
+    def _is_of_soil(self, found: IntentMatch, s: Sentence) -> bool:
+        """Whether a question is about the soil of a place, which the air there says nothing of."""
+        soil, places = self._book.values("soil_word"), {"", *(name for _, name in s.names.values())}
+        is_soil = any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
+        return is_soil and found.arguments.get("sensor", "") in places
 
     def _asks_of_extreme(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a question is about another quantity at the hour of the highest or lowest one told: "and how humid was it then?"."""
@@ -342,7 +351,7 @@ class IntentMatcher:
     def _adds_to_switching(self, s: Sentence) -> bool:
         """Whether a sentence goes on with what was switched at a time: "and the light at ten" asks for no light of the bench."""
         times = (self.times.names_a_time(s.words[i:]) for i in range(len(s.words)))
-        asks = s.asks or any(s.longest(self.words["questions"], i) for i in range(len(s.words)))
+        asks = s.holds(self.words["questions"])
         moved = s.last.arguments.get("action") in {"set", "off"}
         return moved and s.longest(self.words["splits"], 0) is not None and not asks and any(times)
 
@@ -993,34 +1002,45 @@ class IntentMatcher:
         return any(slot.kind == "text" for slot in self._book.slots(intent))
 
     def _planned(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
-        """Return `match` with its "request" made the call of a job; None where a job cannot make it, or it is not what was said."""
-        if match.intent == "memory_more" and not self._is_told(str(match.arguments["text"])):
+        """Return `match` as it is to be done; None where it is not what was said."""
+        if "request" in match.arguments:
+            return self._plan_request(match, s)
+        if self._is_misread(match, s):
             return None
-        dish = Sentence(str(match.arguments.get("message", "")), self.words).words
-        if match.intent == "cron_cook" and not self._book.values("staple").keys() >= {*dish}:
-            return None
-        notes = [str(match.arguments.get(name, "")) for name in ("old", "new")]
-        if match.intent == "memory_rewrite" and all(notes) and [*map(self._is_told, notes)] == [True, False]:
-            return None  # "change that to the red pot" leaves open what is in it
+        asked, _, told = str(match.arguments.get("query", "")).partition("? ")
+        is_search = match.tool == "memory_search" and told != ""  # "when did I sow the beans? It must be noted."
+        return match._replace(arguments=match.arguments | {"query": asked}) if is_search else match
+
+    def _is_misread(self, match: IntentMatch, s: Sentence) -> bool:
+        """Whether the texts or the times of a match say that something else was meant."""
+        given = match.arguments
+        if match.tool == "memory_search":
+            query = str(given.get("query", ""))
+            asked, _, told = query.partition("? ")
+            if told:
+                return self._is_meant(asked) or not self._is_told(told)
+            return self._is_watering(query)  # "when did I last water?", which the pump's history tells
+        if match.intent == "memory_more" and not self._is_told(str(given["text"])):
+            return True
+        if match.tool == "memory_store":
+            note = str(given.get("text"))
+            return self._is_of_reminders(note) or (match.intent == "memory_store" and self._names_a_list(note))
+        old, new = (str(given.get(name, "")) for name in ("old", "new"))
+        if match.intent == "memory_rewrite" and old and new:  # "change that to the red pot" leaves open what is in it
+            return self._is_told(old) and not self._is_told(new)
+        if match.intent == "cron_cook":
+            dish = Sentence(str(given.get("message", "")), self.words).words
+            return not self._book.values("staple").keys() >= {*dish} or self._lacks_message(match, s)
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
-            return None  # "how long left on the pump?"
-        if match.arguments.get("compare") == match.arguments.get("when", ""):
-            return None  # "was it colder last night than the night before?", of which only the nights were read
+            return True  # "how long left on the pump?"
+        if given.get("compare") == given.get("when", ""):
+            return True  # "was it colder last night than the night before?", of which only the nights were read
         if str(match.said.get("_when", "")).endswith(NO_HOUR):
-            return None  # "what is on tomorrow?" asks for a day
-        query = str(match.arguments.get("query", "")) if match.tool == "memory_search" else ""
-        asked, told = query.partition("? ")[::2]
-        if self._is_watering(query) or (told and (self._is_meant(asked) or not self._is_told(told))):
-            return None  # "when did I last water?", which the pump's history tells
-        if told:  # "when did I sow the beans? It must be noted."
-            return match._replace(arguments=match.arguments | {"query": asked})
-        if "request" not in match.arguments:
-            note = str(match.arguments.get("text")) if match.tool == "memory_store" else ""
-            is_of_list = match.intent == "memory_store" and self._names_a_list(note)
-            if note and (is_of_list or self._is_of_reminders(note)):
-                return None
-            is_none = self._lacks_message(match, s) or self._is_meant(str(match.arguments.get("content", "")))
-            return None if is_none else match
+            return True  # "what is on tomorrow?" asks for a day
+        return self._lacks_message(match, s) or self._is_meant(str(given.get("content", "")))
+
+    def _plan_request(self, match: IntentMatch, s: Sentence) -> IntentMatch | None:
+        """Return `match` with its "request" made the call of a job; None where a job cannot make it, or it is not what was said."""
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())
