@@ -373,7 +373,7 @@ class WishMatcher(IntentMatcher):
             head, rest = s.text(0, i), s.text(begin, len(s.words))
             told = self._verbs & {*s.words[:i]} and self._is_statement(self._read_behind_no(head))
             asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
-            told = told and (asks or not self._is_plain_order(head))
+            told = told and (asks or not self._begins_order(Sentence(head, self.words)))
             before = self.match(head, offered, last) if begin and (told or so) else None
             if so and not told and Sentence(head, self.words).holds(self.words["negations"]):
                 told = before is not None and not before.tool  # "no need to water, but turn the lamp on"
@@ -573,7 +573,7 @@ class WishMatcher(IntentMatcher):
         asks = any("?" in part for part in parts) or self._says_if(s) or s.end_of(self.words["questions"], 0) > 0
         others = [self._book.values(name) for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
-        asks |= any(map(s.holds, others)) or any(map(self._is_plain_order, told))
+        asks |= any(map(s.holds, others)) or any(self._begins_order(Sentence(one, self.words)) for one in told)
         if len(named) != 1 or self.list_outputs(order) or asks:
             return []
         name = named.pop()
@@ -629,7 +629,7 @@ class WishMatcher(IntentMatcher):
         begins = parts[0] == part and (moves or (last.call.name and intent.after))
         reasons = [one for one in parts if one != part]
         is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in reasons)
-        is_past &= not self._is_plain_order(part)  # "I had thought of it, heater on"
+        is_past &= not self._begins_order(Sentence(part, self.words))  # "I had thought of it, heater on"
         is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
         is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
         is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
@@ -826,21 +826,15 @@ class WishMatcher(IntentMatcher):
         is_longer = "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
         return first.tool != match.tool or (is_longer and is_level)  # not "to 30 %, and the fan for 5 minutes"
 
-    def _begins_order(self, s: Sentence, begin: int) -> bool:
-        """Whether an order begins at a word, with its verb."""
-        for name in ("polite", "requests"):
-            begin = max(begin, s.end_of(self.words[name], begin))
-        if begin < len(s.words) and not s.end_of(self.words["questions"], begin):
-            return stem_word(s.words[begin]) in self._acts or s.end_of(self.words["wants"], begin) > 0
-        return False
-
-    def _is_plain_order(self, text: str) -> bool:
-        """Whether a text begins with a verb of any order, behind words that say nothing."""
-        s, begin = Sentence(text, self.words), 0
-        while begin < len(s.words) and (end := s.end_of(self._lead, begin) or s.end_of(self.words["polite"], begin)):
+    def _begins_order(self, s: Sentence, begin: int = 0) -> bool:
+        """Whether an order begins at a word, with its verb, behind words that say nothing."""
+        tables = [self._lead, *(self.words[name] for name in ("polite", "requests"))]
+        while begin < len(s.words) and (end := max(s.end_of(table, begin) for table in tables)):
             begin = end
-        wishes = (s.end_of(self.words[name], begin) for name in ("wants", "fetches"))
-        return self._begins_order(s, begin) or any(wishes)
+        if begin >= len(s.words) or s.end_of(self.words["questions"], begin):
+            return False
+        wishes = any(s.end_of(self.words[name], begin) for name in ("wants", "fetches"))
+        return wishes or stem_word(s.words[begin]) in self._acts
 
     def _asks_or_orders(self, s: Sentence, end: int) -> bool:
         """Whether the words up to `end` ask, or tell to say something."""
