@@ -1,7 +1,7 @@
 """The built-in provider that needs no model. How a sentence becomes a call, and the call's result an answer:
 
 1. `provider.IntentProvider.events` is asked, as every provider is. It takes the language of the text (`_listen`), what was
-   spoken of (`conversation.find_topic`), and whether the text answers a question (`_answered_question`).
+   spoken of (`conversation.find_referents`), and whether the text answers a question (`_understand_answer`).
 2. `wishes.WishMatcher.match_wishes` parts a text with several wishes, and leaves out what only tells something.
 3. `matcher.IntentMatcher.match` understands one sentence (`sentence.Sentence`): `_find` by a template, then by a frame
    (`frames`), then as a question about measurements (`questions`); `_judge` has a classifier (`topics`) agree, or asks whether

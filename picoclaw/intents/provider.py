@@ -164,7 +164,7 @@ class IntentProvider:
         self._matcher.learn_names(self._declared())
         return self._matcher
 
-    def _understood(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
+    def _understand(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes in the last of the messages, a user's, as the conversation before it has them understood."""
         self._earlier = {}
         return self._read_wishes(messages, offered)
@@ -190,7 +190,7 @@ class IntentProvider:
         made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith(ERROR_PREFIX)]
         referents["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in referents.pop("_since", ())]
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
-        wishes = self._answered_question(messages, turns, offered) if turns and not is_met else []
+        wishes = self._understand_answer(messages, turns, offered) if turns and not is_met else []
         if meeting and not wishes:
             alone = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
             met = meeting.match(messages[:-1], text, alone, None)
@@ -350,7 +350,7 @@ class IntentProvider:
             arguments["notify"] = self._wording.tell(match, told)
         return match._replace(arguments=arguments, said=replace(match.said))
 
-    def _answered_which(
+    def _understand_chosen(
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
     ) -> list[Wish]:
         """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
@@ -362,7 +362,7 @@ class IntentProvider:
         one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
         return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
 
-    def _answered_sensor(
+    def _understand_sensor(
         self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
     ) -> list[Wish]:
         """The rules of a limit and its "until", of the sensor that the last message names; nothing where none was asked for."""
@@ -447,14 +447,14 @@ class IntentProvider:
             return last.arguments.get("job") in found.get("job", ())
         return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
 
-    def _answered_question(
+    def _understand_answer(
         self, messages: Sequence[Message], turns: Sequence[Sequence[Message]], offered: Collection[Any]
     ) -> list[Wish]:
         """What the last message means as the answer to what was asked in the last turn; nothing where it is no answer."""
         text, asked, reply = clean_text(messages[-1].text), clean_text(turns[-1][0].text), turns[-1][-1].text
         looked_up = [call for message in turns[-1] for call in message.calls]
         is_short = self._is_nod(text) or len(text.split()) <= _MAX_CHOICE_WORDS
-        if len(looked_up) == 1 and is_short and (which := self._answered_which(messages, turns[-1], offered)):
+        if len(looked_up) == 1 and is_short and (which := self._understand_chosen(messages, turns[-1], offered)):
             return which
         before, _, after = self._matcher.say["meant"].partition("{done}")
         is_meant = before and reply.startswith(before) and reply.endswith(after)
@@ -475,22 +475,7 @@ class IntentProvider:
             number = waits[1] or waits[2]
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
-            referents, last = self._find_last_turn(turns[:-1])
-            named = text.strip(" .!\n").lower()
-            if place := self._matcher.read_place(text):  # "the second one", of those that were named
-                listed = [found for found in referents.values() if f" {', '.join(map(str, found))}?" in reply]
-                named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
-            outputs = self._matcher.list_outputs(text)
-            rules = [str(one) for one in referents.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
-            named = rules[0] if len(rules) == 1 else named  # "the pump", of pump_2
-            meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
-            referents |= {name: found for name, found in meant.items() if found}
-            if any(meant.values()):
-                spoken = LastTurn(referents, last)
-                told = self._matcher.match_wishes(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
-                if not all(is_complete(match) for _, match in told):
-                    told = self._matcher.match_wishes(asked, offered, spoken)
-                return [part for part in told if is_complete(part[1])]
+            return self._understand_one_of(asked, text, turns, offered)
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
             intended = self._matcher.intents[own.intent] if is_whole(own) else None
@@ -499,17 +484,44 @@ class IntentProvider:
             parts = self._matcher.match_wishes(said, offered) if said and not (is_talk or is_wish) else []
             if parts and all(is_complete(match) for _, match in parts):
                 return parts
-        questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
         failed = any(result.startswith(ERROR_PREFIX) and "?" in result for _, result in list_calls(turns[-1]))
+        questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
         if not failed and reply not in questions:
             return []
-        if placed := self._answered_sensor(messages, turns[-1], offered):
-            return placed
+        placed = self._understand_sensor(messages, turns[-1], offered)
+        return placed or self._understand_slot(text, turns, offered, failed=failed)
+
+    def _understand_one_of(
+        self, asked: str, text: str, turns: Sequence[Sequence[Message]], offered: Collection[Any]
+    ) -> list[Wish]:
+        """What was asked last, of the one that a text chooses of those that were named; nothing where it chooses none."""
+        referents, last = self._find_last_turn(turns[:-1])
+        named = text.strip(" .!\n").lower()
+        if place := self._matcher.read_place(text):  # "the second one", of those that were named
+            reply = turns[-1][-1].text
+            listed = [found for found in referents.values() if f" {', '.join(map(str, found))}?" in reply]
+            named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
+        outputs = self._matcher.list_outputs(text)
+        rules = [str(one) for one in referents.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
+        named = rules[0] if len(rules) == 1 else named  # "the pump", of pump_2
+        meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
+        referents |= {name: found for name, found in meant.items() if found}
+        if not any(meant.values()):
+            return []
+        spoken = LastTurn(referents, last)
+        told = self._matcher.match_wishes(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
+        if not all(is_complete(match) for _, match in told):
+            told = self._matcher.match_wishes(asked, offered, spoken)
+        return [part for part in told if is_complete(part[1])]
+
+    def _understand_slot(
+        self, text: str, turns: Sequence[Sequence[Message]], offered: Collection[Any], *, failed: bool
+    ) -> list[Wish]:
+        """What was asked last, with a text for what it lacked; nothing where that is another wish."""
         own = self._matcher.match(text, offered)
         if is_whole(own):
             intent = self._matcher.intents[own.intent]
-            is_name = not (intent.acts or intent.adds) and len(text.split()) <= _MAX_NAME_WORDS
-            if not is_name:
+            if intent.acts or intent.adds or len(text.split()) > _MAX_NAME_WORDS:
                 return []
         earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
         binds = self._matcher.words["binds"]
@@ -622,7 +634,7 @@ class IntentProvider:
     def understand(self, request: Request) -> list[Wish]:
         """The wishes in the newest message of a request, a user's, each with its words."""
         offered = {tool["name"] for tool in request.tools if request.calls}
-        wishes = self._understood(request.messages, offered | (self.unlisted if offered else set()))
+        wishes = self._understand(request.messages, offered | (self.unlisted if offered else set()))
         return [(said, _hold(match)) for said, match in wishes]
 
     def read_moment(self, messages: Sequence[Message]) -> str:
@@ -661,10 +673,9 @@ class IntentProvider:
         last = request.messages[-1] if request.messages else Message("user", "")
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= self.unlisted if offered else set()
-        found = self._looked_up(request.messages, offered) if last.role == "tool" else []
-        if again := self._find_retry(request.messages, offered) if last.role == "tool" else None:
-            yield ToolCall(f"intent-{len(request.messages)}", *again)
-            yield End("tool_calls", Usage())
+        found = self._use_looked_up(request.messages, offered) if last.role == "tool" else []
+        if last.role == "tool" and (again := self._find_retry(request.messages, offered)):
+            yield from _call(request, [again])
             return
         if last.role == "tool" and not found:
             told = self._word_last_turn(request.messages)
@@ -674,11 +685,10 @@ class IntentProvider:
             yield End("stop", Usage())
             return
         asks = last.role == "user" and request.messages
-        wishes = found or (self._understood(request.messages, offered) if asks else [])
+        wishes = found or (self._understand(request.messages, offered) if asks else [])
         self._latest = last, wishes
         if named := self._lookup.find_call(wishes, offered):
-            yield ToolCall(f"intent-{len(request.messages)}", named.name, named.arguments)
-            yield End("tool_calls", Usage())
+            yield from _call(request, [(named.name, named.arguments)])
             return
         self._heard = _list_heard(request.messages)
         if self._problem:
@@ -691,10 +701,7 @@ class IntentProvider:
         ]
         moves = any(map(self._matcher.moves, ready))
         if ready and (len(ready) == len(wishes) or not moves):
-            for number, match in enumerate(ready):
-                part = f"-{number}" if number else ""
-                yield ToolCall(f"intent-{len(request.messages)}{part}", match.tool, match.arguments)
-            yield End("tool_calls", Usage())
+            yield from _call(request, [(match.tool, match.arguments) for match in ready])
             return
         if ready:
             undone = next((text for text, match in wishes if match not in ready), "")
@@ -717,14 +724,14 @@ class IntentProvider:
         self._listen(*list_user_texts(messages)[:-_MAX_HEARD:-1])
         return self._lookup.find_retry(clean_text(turn[0][0].text), *calls[0], self._declared(), offered)
 
-    def _looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
+    def _use_looked_up(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
         """The wishes of the newest message with the numbers of what they name, where a list of these is all that was called."""
         asked = count_up_to_user(messages)
         calls = [call for message in messages[asked:] for call in message.calls]
         results = [message.text for message in messages[asked:] if message.role == "tool"]
         if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "sensor_read" for call in calls):
             return []
-        wishes = self._understood(messages[:asked], offered)
+        wishes = self._understand(messages[:asked], offered)
         now = read_clock(messages)
         for call, result in zip(calls, results, strict=False):
             named = self._lookup.find_call(wishes, offered)
@@ -778,7 +785,7 @@ class IntentProvider:
         message, wishes = self._latest
         if message is not messages[asked - 1]:  # another process has asked
             called = {call.name for one in messages[asked:] for call in one.calls}
-            wishes = self._understood(messages[:asked], called)
+            wishes = self._understand(messages[:asked], called)
         matches = [match for _, match in wishes if match is not None]
         told, left = [], [*matches]
         if [call.name for call, _ in calls] == ["sensor_read", "rule"] and len(matches) == 1:
@@ -814,6 +821,14 @@ class IntentProvider:
         if match.tool != call.name and other and other.tool == call.name:
             return make_match(other, call.arguments, match.score, match.route)
         return match if match.tool == call.name else None
+
+
+def _call(request: Request, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Event]:
+    """Call tools, each with its arguments, and end."""
+    for number, (tool, arguments) in enumerate(calls):
+        part = f"-{number}" if number else ""
+        yield ToolCall(f"intent-{len(request.messages)}{part}", tool, dict(arguments))
+    yield End("tool_calls", Usage())
 
 
 def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
