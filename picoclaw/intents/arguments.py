@@ -30,11 +30,13 @@ from picoclaw.intents.changes import (
     leave_out_time,
     move_end,
     read_amount,
+    read_cron_days,
     replace_words,
     shift_due,
     shift_time,
     step_order,
     step_time,
+    write_cron,
 )
 from picoclaw.intents.grammar import Grammar, Intent, IntentMatch, fill_fields, is_complete, make_match
 from picoclaw.intents.sentence import Sentence, SentenceSlot, SlotReader, SlotValues, pick_place, scale_value
@@ -346,8 +348,8 @@ def _change_days(draft: Draft) -> IntentMatch | None:
         first, *more = (draft.hand_over(again, day) for day in named)  # "sunday too", of one that comes on saturday
         return first._replace(said={**first.said, "_more": [one.arguments for one in more]}) if more else first
     if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
-        hour = clock // 60 + 12 * (clock < 720 and draft.holds("evening_word"))
-        draft.found["cron_expr"] = " ".join([str(clock % 60), str(hour), *(before or "0 0 * * *").split()[2:]])
+        clock += 720 * (clock < 720 and draft.holds("evening_word"))
+        draft.found["cron_expr"] = write_cron(clock, read_cron_days(draft.found) or "* * *")
     told = [str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")]
     days = change_days(*told, is_more=draft.intent.name == "cron_days" and is_more and "cron_expr" in draft.last)
     if not days and draft.found.get("_except") and draft.found.get("cron_expr"):

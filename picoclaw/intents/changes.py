@@ -55,9 +55,7 @@ def keep_half_day(
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], format_clock(late))}
 
 
-def keep_clock(
-    when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_half: bool = False
-) -> dict[str, Any]:
+def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str, *, is_half: bool) -> dict[str, Any]:
     """Return `when` at the time of day before, or 12 hours from it, in the part of the day said (`is_half`: "am", "pm")."""
     fixed, before = _FIXED.fullmatch(str(when.get("cron_expr", ""))), find_clock(last, result)
     if before is not None and "every_seconds" in when and when.get("at") == NO_HOUR:  # "every two days rather"
@@ -67,11 +65,11 @@ def keep_clock(
     if usual is None or before is None:
         return dict(when)
     if not fixed:  # "in the evening", of 8:30
-        before = min(before, (before + 720) % 1440, key=lambda one: _count_apart(one, usual))
+        before = _choose_half(before, usual)
     if _count_apart(usual, before) > _NEAR_MINUTES and not is_half:
         return dict(when)
     if fixed:
-        return {**when, "cron_expr": f"{before % 60} {before // 60} {fixed[3]}"}
+        return {**when, "cron_expr": write_cron(before, fixed[3])}
     return {**when, "at": f"{day} {format_clock(before)}".strip()}
 
 
@@ -92,6 +90,21 @@ def _count_apart(one: int, other: int) -> int:
     return min(abs(one - other), 1440 - abs(one - other))
 
 
+def _choose_half(clock: int, near: int) -> int:
+    """A time of day, or the one twelve hours from it where that is nearer to another."""
+    return min(clock, (clock + 720) % 1440, key=lambda one: _count_apart(one, near))
+
+
+def write_cron(clock: int, days: str) -> str:
+    """The cron expression of a time of day, in minutes, on such days as "* * 1-5"."""
+    return f"{clock % 60} {clock // 60} {days}"
+
+
+def read_cron_days(job: Mapping[str, Any]) -> str:
+    """On which days a job comes, as `write_cron` has them; '' where it has no cron expression."""
+    return " ".join(str(job.get("cron_expr", "")).split(" ")[2:])
+
+
 def find_clock(last: Mapping[str, Any], result: str) -> int | None:
     """The time of day that the last job comes at, in minutes; None where that is not known."""
     if fixed := _FIXED.fullmatch(str(last.get("cron_expr", ""))):
@@ -105,23 +118,23 @@ def keep_job(last: Mapping[str, Any], before: Mapping[str, Any], result: str) ->
     """The arguments of a job behind its last change: what this says nothing of is as before. `result`: what it has told."""
     kept = {"kind", "message"} | (TIMES if last.get("action") == "update" else set())
     job = {name: before[name] for name in before if name in kept} | dict(last)
-    days, clock = str(before.get("cron_expr", "")).split(" ")[2:], find_clock(last, result)
+    days, clock = read_cron_days(before), find_clock(last, result)
     if days and clock is not None and CLOCK_TIME.fullmatch(str(job.get("at", "")).removesuffix(OCLOCK)):
-        job["cron_expr"] = " ".join([str(clock % 60), str(clock // 60), *days])
+        job["cron_expr"] = write_cron(clock, days)
         del job["at"]
     return job
 
 
 def join_days(job: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """A job of some days, at the hour of another one in the half of the day that it has; {} where that has days of its own."""
-    _, _, *days = str(job.get("cron_expr", "")).split(" ")
+    days = read_cron_days(job)
     fixed = _FIXED.fullmatch(str(other.get("cron_expr", "")))
     clock, before = find_clock(other, str(other.get("at", ""))), find_clock(job, "")
     if not days or clock is None or before is None or (fixed and fixed[3] != "* * *"):
         return {}
     if str(other.get("at", "")).endswith(OCLOCK):
-        clock = min(clock, (clock + 720) % 1440, key=lambda one: _count_apart(one, before))
-    return {**job, "cron_expr": " ".join([str(clock % 60), str(clock // 60), *days])}
+        clock = _choose_half(clock, before)
+    return {**job, "cron_expr": write_cron(clock, days)}
 
 
 def keep_half_of_row(when: Mapping[str, Any], last: Mapping[str, Any], result: str) -> dict[str, Any]:
@@ -173,7 +186,7 @@ def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
 
 
 def change_rule(
-    found: Mapping[str, Any], last: Mapping[str, Any], end: str = "", *, is_more: bool = False, amount: int = 0
+    found: Mapping[str, Any], last: Mapping[str, Any], end: str, *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:
     """The last rule by the clock, with what is said; {} where it is none. `end`: see move_end, or "span" for the nearer end."""
     calendar, options, when = str(last.get("when", "")), dict(last.get("options") or {}), found.get("when")
@@ -239,7 +252,7 @@ def leave_out_time(last: Mapping[str, Any], at: str) -> dict[str, Any]:
     return {"cron_expr": " ".join([minute, ",".join(str(int(time[:2])) for time in left), *days])}
 
 
-def change_calendar(calendar: str, clock: str = "", only: str = "", without: str = "", *, is_more: bool = False) -> str:
+def change_calendar(calendar: str, clock: str, only: str = "", without: str = "", *, is_more: bool = False) -> str:
     """When a rule comes by the clock, at another time, on other days or on those too; '' where it does not, or on no day."""
     found = _CALENDAR.fullmatch(calendar)
     if not found:
@@ -268,7 +281,7 @@ def _name_days(numbers: set[int]) -> str:
     return several or " and ".join(day for n, day in enumerate(WEEKDAYS, 1) if n % 7 in numbers)
 
 
-def replace_words(note: str, wrong: str, right: str = "") -> str:
+def replace_words(note: str, wrong: str, right: str) -> str:
     """A note with other words for some; without `right`, `wrong` has both, parted by a comma; '' where it lacks them."""
     old, new = (wrong, right) if right else wrong.partition(",")[::2]
     plain, told, new = note.lower(), old.strip(" ,.").lower(), new.strip(" ,.")
@@ -306,7 +319,7 @@ def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         return {}
     moved = int(before + seconds / 60)
     if "cron_expr" in last:
-        return {"cron_expr": " ".join([str(moved % 60), str(moved // 60), *str(last["cron_expr"]).split(" ")[2:]])}
+        return {"cron_expr": write_cron(moved, read_cron_days(last))}
     return {"at": CLOCK_TIME.sub(format_clock(moved), at)}
 
 

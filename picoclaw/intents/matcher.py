@@ -85,8 +85,8 @@ MAX_TALK_SHARE = 0.4  # of the share of an order
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
 SURE_BOARD = 0.7
-# The shares of orders where it is said that nothing was done, and where nothing was asked; and that of talk.
-MIN_UNDONE, MIN_ORDERED, MIN_CHAT = 0.1, 0.5, 0.3
+# The shares of orders where it is said that nothing was done, and where nothing was asked.
+MIN_UNDONE, MIN_ORDERED = 0.1, 0.5
 _ALL_NOTES = "last 12 months"
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
@@ -1065,11 +1065,11 @@ class IntentMatcher:
 
     def _is_watering(self, text: str) -> bool:
         """Whether all words of a text say that something, or a plant, was watered."""
-        s, i = Sentence(text, self.words), 0
-        tables = [*map(self._book.values, ("water_verb", "watered_word", "last_time", "living"))]
-        while i < len(s.words) and (end := max(s.end_of(table, i) for table in tables)):
-            i = end
-        return i == len(s.words) and any(map(s.holds, tables[:2]))
+        s, tables = (
+            Sentence(text, self.words),
+            [*map(self._book.values, ("water_verb", "watered_word", "last_time", "living"))],
+        )
+        return s.skip(tables) == len(s.words) and any(map(s.holds, tables[:2]))
 
     def _lacks_message(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a reminder would have no text: none was said, only a time, or what leads to something that is left out."""
@@ -1134,17 +1134,14 @@ class IntentMatcher:
 
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
-        s, i = Sentence(text, self.words), 0
+        s = Sentence(text, self.words)
         tables = [self._book.values(name) for name in ("instead", "again_word", "remind_verb")]
         tables += [self.words[name] for name in _SAYING_NOTHING]
+        tables += [dict.fromkeys((word for word in s.words if word[0].isdigit()), "")]
         beyond = s.longest(self._book.values("beyond"), 0)
         if beyond and any(True for _ in self._reader.read(self._book.slot("value"), s, beyond[1])):
             return True
-        while i < len(s.words) and (
-            end := max(s.end_of(table, i) for table in tables) or s.words[i][0].isdigit() * (i + 1)
-        ):
-            i = end
-        return i == len(s.words)
+        return s.skip(tables) == len(s.words)
 
     def _is_meant(self, text: str) -> bool:
         """Whether a text that is to be written stands for something else: "the current temperature", "the same"."""

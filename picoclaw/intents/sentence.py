@@ -246,6 +246,12 @@ class Sentence:
         hit = self.longest(table, i)
         return hit[1] if hit else 0
 
+    def skip(self, tables: Sequence[Mapping[str, Any]], i: int = 0) -> int:
+        """Where the phrases of some tables end that stand one behind the other from word `i` on."""
+        while end := max(self.end_of(table, i) for table in tables):
+            i = end
+        return i
+
     @cached_property
     def _phrases(self) -> list[dict[str, int]]:
         """What may stand in a table at each word, the longest first, with where it ends."""

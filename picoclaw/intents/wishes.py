@@ -829,8 +829,7 @@ class WishMatcher(IntentMatcher):
     def _begins_order(self, s: Sentence, begin: int = 0) -> bool:
         """Whether an order begins at a word, with its verb, behind words that say nothing."""
         tables = [self._lead, *(self.words[name] for name in ("polite", "requests"))]
-        while begin < len(s.words) and (end := max(s.end_of(table, begin) for table in tables)):
-            begin = end
+        begin = s.skip(tables, begin)
         if begin >= len(s.words) or s.end_of(self.words["questions"], begin):
             return False
         wishes = any(s.end_of(self.words[name], begin) for name in ("wants", "fetches"))
