@@ -474,6 +474,10 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
     if isinstance(when, dict) and "at" not in when and (length := _find_length(draft)):
         draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
     end = draft.end or ("span" if draft.s.read_last("_span") and not draft.adds_more else "")
+    if not {"_only", "_except"}.isdisjoint(draft.found) and not str(draft.last.get("when", "every ")).startswith(
+        "every "
+    ):
+        return draft.hand_over("rule_hours", {})  # "but only on weekdays" of a limit
     retimed = change_rule(draft.found, draft.last, end, is_more=draft.adds_more, amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown
@@ -538,6 +542,10 @@ def _change_limit(draft: Draft) -> IntentMatch | None:
     if draft.intent.after == "rule" and (is_other or str(draft.last.get("when", "")).startswith("every ")):
         return draft.unknown
     if draft.intent.after == "rule" and isinstance(limit, dict):
+        measured = {str(one).split()[0] for one in draft.book.words["measures"].values()}
+        quantity = draft.s.read_last("quantity")
+        if quantity in measured and limit.get("quantity", quantity) != quantity:
+            return draft.unknown  # "make it 60 %" of a rule by temperature: the level of the fan
         scale = "" if "_scale" in limit else draft.s.read_last("_scale")
         limit = {name: one for name, one in limit.items() if name != "quantity"}
         draft.found["limit"] = limit | ({"limit": scale_value(limit["limit"], scale)} if scale else {})

@@ -147,10 +147,15 @@ class IntentProvider:
         return self._listen(text).list_topics(clean_text(text), least)
 
     def _listen(self, *texts: str) -> WishMatcher:
-        """Take the language of a text, else that of the texts before it, else the usual, else the only one heard so far."""
+        """Take the language of a text, else that of the texts before it, else the usual, else the only one heard so far.
+
+        A text that is only names of the owner's is in the language of the others.
+        """
         said = [clean_text(text) for text in texts]
-        usual = self._usual()
-        found = find_language(said, self._languages, usual or "".join(self._spoken if len(self._spoken) == 1 else ()))
+        usual, names = self._usual(), set(LETTERS.findall(" ".join(self._declared())))
+        worded = [text for text in said if not names.issuperset(LETTERS.findall(text.lower()))]
+        likely = usual or "".join(self._spoken if len(self._spoken) == 1 else ())
+        found = find_language(worded, self._languages, likely) or find_language(said, self._languages, likely)
         self._spoken |= {found} - {""}
         return self._listen_in(found or usual or "en")
 
@@ -519,6 +524,12 @@ class IntentProvider:
     ) -> list[Wish]:
         """What was asked last, with a text for what it lacked; nothing where that is another wish."""
         own = self._matcher.match(text, offered)
+        is_lost = own is not None and own.route == "unknown"  # "cancel that", of what is not there yet
+        is_end = is_lost and own and self._matcher.intents[own.intent].arguments.get("action") in ENDS
+        if is_end or self._matcher.is_all_of(text, "declines"):
+            own = make_match(self._matcher.intents["let_be"], {}, 1.0, "template")
+        if own and own.route == "template" and own.intent in _DECLINED | {"thanks", "goodbye"}:
+            return [(text, own)]
         if is_whole(own):
             intent = self._matcher.intents[own.intent]
             if intent.acts or intent.adds or len(text.split()) > _MAX_NAME_WORDS:

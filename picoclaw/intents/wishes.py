@@ -48,6 +48,7 @@ _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
+_STOPS = ENDS | {"pause", "skip"}
 
 
 class WishMatcher(IntentMatcher):
@@ -752,7 +753,11 @@ class WishMatcher(IntentMatcher):
                 if i == 1 and not self.moves(first) and s.holds(self.words["ends"]):
                     continue  # "fan and lamp off": the first is not asked about
                 is_done = first.tool in {"output", "memory_store", "memory_forget"} and self.moves(first)
-                if is_done and not (ending or hit or timed or asks) and self._gives_reason(tail, is_told=True):
+                is_done |= first.tool in {"cron", "rule"} and first.arguments.get("action") in _STOPS
+                is_told = not asks or (
+                    not s.asks and s.end_of(self._book.values("aside_word"), then) > 0
+                )  # "hay", "il y a"
+                if is_done and is_told and not (ending or hit or timed) and self._gives_reason(tail, is_told=True):
                     return [(head, first)]  # "lamp on, it is dark in here"
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
