@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -397,8 +397,9 @@ class IntentProvider:
         """What the last turn with a call was about; a turn that was not understood may come between."""
         gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
         referents, last, spoken = Referents(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
-        for turn in turns[:-4:-1]:
-            calls = [call for call, _ in list_calls(turn)]
+        made = [list_calls(turn) for turn in turns[-4:]]
+        for turn, told in zip(turns[:-4:-1], made[:-4:-1], strict=True):
+            calls = [call for call, _ in told]
             switched = [call.arguments.get("name") for call in calls if call.name == "output"]
             is_asked = last.name == "output_history" and last.arguments.get("name") in switched
             if calls and (last == NO_CALL or is_asked or any(call.name == last.name for call in calls)):
@@ -416,22 +417,19 @@ class IntentProvider:
             referents["waits"] = [waits]
         several = {f"{one}s": named for one, named in spoken.items() if len(named) > 1}
         referents = several | referents  # "the first one", of two that were set one after the other
-        sensors = (call.arguments.get("sensor") for turn in turns[-4:] for call, _ in list_calls(turn))
-        whens = (call.arguments.get("when") for turn in turns[-3:] for call, _ in list_calls(turn))
-        is_shown = turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1]))
-        if is_shown and len(named := self._matcher.list_outputs(turns[-1][0].text)) == 1:
+        if turns and all(call.arguments == LOOK_UP for call, _ in made[-1]):
+            named = self._matcher.list_outputs(turns[-1][0].text)
             # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
-            referents["name"] = named
-        moved = (call.arguments for turn in turns[-3:] for call, _ in list_calls(turn) if call.name == "output")
-        named = [*dict.fromkeys(str(given.get("name")) for given in moved if given.get("action") in _SETS)]
-        if last.name in READS | {"output_history"} and named:
-            referents.setdefault("name", named)  # "lamp on" - "how warm is it?" - "turn it off"
-        outputs = [*dict.fromkeys(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))]
+            referents |= {"name": named} if len(named) == 1 else {}
+        calls = [call for told in made[-3:] for call, _ in told]
+        moved = [call.arguments for call in calls if call.name == "output" and call.arguments.get("action") in _SETS]
+        if last.name in READS | {"output_history"} and moved:  # "lamp on" - "how warm is it?" - "turn it off"
+            referents.setdefault("name", _list_once(str(given.get("name")) for given in moved))
+        outputs = _list_once(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))
         referents["_both"] = outputs if len(outputs) == 2 else []
-        referents["_whens"] = [*dict.fromkeys(filter(None, whens))]
-        told = next(filter(None, map(list_calls, turns[:-4:-1])), [("", "")])
-        referents["_result"] = [told[-1][1]]
-        referents["_sensors"] = [*dict.fromkeys(filter(None, sensors))]
+        referents["_whens"] = _list_once(call.arguments.get("when") for call in calls)
+        referents["_sensors"] = _list_once(call.arguments.get("sensor") for told in made for call, _ in told)
+        referents["_result"] = [next((told[-1][1] for told in made[:-4:-1] if told), "")]
         return LastTurn(referents, last)
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
@@ -832,6 +830,11 @@ class IntentProvider:
         if match.tool != call.name and other and other.tool == call.name:
             return make_match(other, call.arguments, match.score, match.route)
         return match if match.tool == call.name else None
+
+
+def _list_once(values: Iterable[Any]) -> list[Any]:
+    """Those of some values that are not empty, each once."""
+    return [*dict.fromkeys(filter(None, values))]
 
 
 def _call(request: Request, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Event]:

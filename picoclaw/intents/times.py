@@ -785,7 +785,7 @@ class TimeReader:
             is_plain = again and is_turned and not half and "hour" in found and "minute" not in found
             if is_plain and hour and _FIRST_LATE <= minutes < EARLIEST_HOUR * 60:
                 minutes += 12 * 60
-            clock = f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+            clock = format_clock(minutes)
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
         if "day" in found and not day and clock == NO_HOUR and hour is None:
             return ""  # "today" alone is no hour of it
