@@ -12,7 +12,7 @@ from typing import Any
 
 from picoclaw.intents.changes import (
     CLOCK_TIME,
-    DUE,
+    MOMENT,
     add_to_rule,
     change_calendar,
     change_days,
@@ -519,7 +519,7 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
         when = {"cron_expr": f"{int(hour[2])} {(int(hour[1]) + late) % 24} {days[2]}"}
     if clock and not CLOCK_TIME.search(str(when.get("at", "00:00"))):
         when = when | {"at": f"{when['at']} {clock[0]}"}
-    if "cron_expr" not in draft.last and (due := DUE.search(draft.result)):
+    if "cron_expr" not in draft.last and (due := MOMENT.search(draft.result)):
         when = keep_day(when, {"at": due[0]}, is_bare=True)  # of another day than today
     dropped = {"cron_expr", "job"}
     draft.found = {name: value for name, value in draft.found.items() if name not in dropped} | {"when": when}

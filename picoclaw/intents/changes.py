@@ -19,7 +19,7 @@ from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, parse_duration
 
 CLOCK_TIME = pattern(r"\b(\d\d):(\d\d)\b")
-DUE = pattern(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+MOMENT = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
 LAST_LENGTH = pattern(r"last (\d+(?:\.\d+)?) (\w+)")
 WITH_CLOCK = pattern(r"(?:(.+?) )?((?:at|from) \d\d?:\d\d.*)")
 TIMES = frozenset({"at", "at_seconds", "cron_expr", "every_seconds"})
@@ -325,7 +325,7 @@ def shift_time(last: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 def shift_due(result: str, seconds: float) -> dict[str, Any]:
     """When the last job comes that much later, by the moment that its answer named: "comes on Sat 2026-11-28 17:00"; {} for none."""
-    found = DUE.search(result)
+    found = MOMENT.search(result)
     moved = datetime.fromisoformat(found[0]) + timedelta(seconds=seconds) if found else None
     return {"at": f"{moved:%Y-%m-%d %H:%M}"} if moved else {}
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
+from picoclaw.intents.changes import MOMENT
 from picoclaw.intents.sentence import Referents, fold_name
 from picoclaw.messages import ERROR_PREFIX, Message, ToolCall
 from picoclaw.prompts import remove_hints
@@ -14,7 +15,6 @@ from picoclaw.times import WEEKDAYS
 _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
-_MOMENT = pattern(r"\b\d{4}-\d\d-\d\d \d\d:\d\d")
 _PAUSE = pattern(r" \((?:paused|without) [^()]*\)")
 _DATELESS = pattern(r"(?<=next )\d\d:\d\d|^\d+: \d\d:\d\d")
 _EVENING = "17:00"
@@ -85,7 +85,7 @@ def is_recent(turn: Sequence[Message], since: Message) -> bool:
 
 def count_seconds_passed(turn: Sequence[Message], since: Message) -> float:
     """Seconds from a turn to a message, by the minute; 0 where one has no time."""
-    before, after = (_MOMENT.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
+    before, after = (MOMENT.search(message.text.rpartition("</moment>")[0]) for message in (turn[0], since))
     if not before or not after:
         return 0.0
     return (datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0])).total_seconds()
@@ -107,7 +107,7 @@ def keep_days(rows: str, when: str, today: date) -> str:
     kept = []
     for row in rows.splitlines():
         due = _PAUSE.sub("", row)
-        said = _MOMENT.search(due) or _DATELESS.search(due)
+        said = MOMENT.search(due) or _DATELESS.search(due)
         days = {*row.split()} & {*WEEKDAYS, "weekday", "day"}
         ahead = (date.fromisoformat(said[0][:10]) - today).days if said and "-" in said[0] else 0 if said else -1
         is_late = when != "tonight" or said is None or said[0][-5:] >= _EVENING or ("every" in row and not days)

@@ -98,6 +98,7 @@ _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
 _SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds", "pause"))
 MAX_BARE_WORDS = 3
+_MIN_STRANGE = 4  # letters, of a word that the classifier may not have met
 SURE_WORDS = 0.75  # of a request that a job makes
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -583,7 +584,7 @@ class IntentMatcher:
         """Whether a word stands in the sentence that the classifier has not met; what only answers may have any like it."""
         known = self._classifier.known if self._classifier else bool
         return any(
-            len(word) > MAX_BARE_WORDS
+            len(word) >= _MIN_STRANGE
             and word.isalpha()
             and not s.longest(s.names, i)
             and not known(
