@@ -1210,6 +1210,9 @@ class IntentMatcher:
         numbers = self.words["numbers"]
         return any(word[0].isdigit() or numbers.get(word, 1) != 1 for word in self._read(text).words)
 
+    def says_both(self, text: str) -> bool:
+        return self._read(text).holds(self._book.values("both_word"))
+
     def says_time(self, text: str) -> bool:
         """Whether a text names a day or a time of day."""
         words = self._read(text).words

@@ -606,6 +606,8 @@ class IntentProvider:
     def _answer_named(self, text: str, shown: Sequence[_Shown]) -> list[str]:
         """The commands for those of the rules shown that a text keeps, or ends: "delete it again", "yes to the lamp one"."""
         names, last = [*dict.fromkeys(name for _, _, name in shown)], shown[-1]
+        if len(shown) == 1 and self._matcher.says_both(text):
+            return []  # the other one is something else
         referents = Referents(rule=[last[2]], job=[last[2]], rules=names, jobs=names, waits=[int(last[0])])
         found = self._matcher.match_wishes(text, {"rule", "cron"}, LastTurn(referents, last[1]))
         commands = list[str]()
