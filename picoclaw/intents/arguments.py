@@ -13,6 +13,7 @@ from typing import Any
 from picoclaw.intents.changes import (
     CLOCK_TIME,
     MOMENT,
+    NEAR_MINUTES,
     add_to_rule,
     change_calendar,
     change_days,
@@ -45,13 +46,14 @@ from picoclaw.intents.times import (
     OCLOCK,
     WordTables,
     add_half_day,
+    count_minutes,
     count_seconds_between,
     format_clock,
     format_whole_length,
     is_moment,
 )
 from picoclaw.text import pattern
-from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, format_duration
+from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, format_duration, parse_duration
 
 _HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
 _DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
@@ -101,6 +103,12 @@ def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
     if len(numbers) != 1 or not set(clock).isdisjoint(s.words):
         return 0
     return int(numbers[0]) if numbers[0].isdecimal() else int(words["numbers"][numbers[0]])
+
+
+def find_planned_seconds(last: Mapping[str, Any]) -> float:
+    """How long the last plan or rule switches something on; 0 for another one."""
+    planned, lasts = _SECONDS.search(str(last.get("message", ""))), dict(last.get("options") or {}).get("lasts")
+    return float(planned[1]) if planned else parse_duration(str(lasts)) if lasts else 0.0
 
 
 # From slots to arguments: each step is a function, by the slots or the intents that need it.
@@ -163,6 +171,11 @@ class Draft:
         begins = self.s.longest(self.book.words["splits"], 0) is not None
         moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
         return (begins and not moves) or self.holds("too_word", "add_word", "same_again")
+
+    def ask_which(self, *names: str) -> IntentMatch:
+        return self.unknown._replace(
+            answer=fill_fields(self.book.say["which"], {"names": ", ".join(names)}), route="unclear"
+        )
 
     @property
     def unknown(self) -> IntentMatch:
@@ -248,8 +261,18 @@ def _read_job_amount(draft: Draft) -> IntentMatch | None:
     if not (amount := find_bare_amount(draft.s, draft.found, draft.book.words)):
         return None
     length = read_amount(amount, {"seconds": draft.last.get("at_seconds")}).get("seconds")
+    is_told = draft.s.read_last("_span") or draft.s.holds(draft.book.words["within"])
+    lasts = read_amount(amount, {"seconds": 0 if is_told else find_planned_seconds(draft.last)}).get("seconds")
+    if length and lasts and (due := CLOCK_TIME.search(draft.result)):  # of "in an hour for 2 minutes"
+        later = length - float(draft.last["at_seconds"])
+        return draft.ask_which(format_duration(lasts), format_clock(count_minutes(due[0]) + int(later // 60)))
     if "_job_amount" in draft.found and not length:  # "make it 50" of what is planned is no time
-        return draft.hand_over("output_later_level", {"_planned_level": str(amount)}) if amount > 24 else draft.unknown
+        if amount <= 24:
+            return draft.unknown
+        if lasts and '"on"' not in str(draft.last["message"]):
+            return draft.ask_which(format_duration(lasts), f"{amount} %")
+        given = {"_length": lasts} if lasts else {"_planned_level": str(amount)}
+        return draft.hand_over("output_later_length" if lasts else "output_later_level", given)
     draft.found |= {"when": {"at_seconds": length}} if length else {}
     draft.found.pop("_job_amount", None)
     return None
@@ -420,8 +443,7 @@ def _move(draft: Draft) -> IntentMatch | None:
         when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
         when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
         if (names := _name_length_or_hour(draft, when)) and not draft.s.read_last("_span"):
-            answer = fill_fields(draft.book.say["which"], {"names": names})
-            return draft.unknown._replace(answer=answer, route="unclear")
+            return draft.ask_which(names)
         is_part = not words["parts"].keys().isdisjoint(draft.s.words)
         late = when.get("cron_expr", "").split(" ")[1:2]
         is_late = any(word[:2] in late or str(words["numbers"].get(word)) in late for word in draft.s.words)
@@ -431,14 +453,16 @@ def _move(draft: Draft) -> IntentMatch | None:
 
 
 def _name_length_or_hour(draft: Draft, when: Mapping[str, Any]) -> str:
-    """What "make it 5" may be, of "at 8 for 2 minutes"; '' where it is near the hour before, or no bare number."""
-    lasts, before = _SECONDS.search(str(draft.last.get("message", ""))), find_clock(draft.last, draft.result)
+    """What "make it 5" may be, of "at 8 for 2 minutes"; '' where it is near the hour before (of a rule, or far: see change_rule), or no bare number."""
+    is_rule = "when" in draft.last
+    told, most = ({"at": draft.last["when"]}, NEAR_MINUTES) if is_rule else (draft.last, 720)
+    lasts, before = find_planned_seconds(draft.last), find_clock(told, draft.result)
     amount, clock = find_bare_amount(draft.s, draft.found, draft.book.words), find_clock(when, str(when.get("at", "")))
     if not lasts or not amount or clock is None or before is None:
         return ""
     apart = (clock - before) % 720
-    length = read_amount(amount, {"seconds": lasts[1]})["seconds"]
-    return f"{format_duration(length)}, {amount}:00" if min(apart, 720 - apart) > _NEAR_HOUR else ""
+    length = read_amount(amount, {"seconds": lasts})["seconds"]
+    return f"{format_duration(length)}, {amount}:00" if _NEAR_HOUR < min(apart, 720 - apart) <= most else ""
 
 
 def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:
@@ -478,6 +502,8 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
         "every "
     ):
         return draft.hand_over("rule_hours", {})  # "but only on weekdays" of a limit
+    if not end and isinstance(when, dict) and (names := _name_length_or_hour(draft, when)):
+        return draft.ask_which(names)
     retimed = change_rule(draft.found, draft.last, end, is_more=draft.adds_more, amount=amount)
     draft.found = {**retimed, "rule": rule}
     return None if retimed else draft.unknown

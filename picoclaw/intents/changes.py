@@ -29,7 +29,7 @@ _WRAPS = pattern(r"from (\d\d:\d\d) to (\d\d:\d\d)")
 _DAYS_AGO = pattern(r"(\d+) days ago")
 _HOUR = pattern(r"\d\d?(?=:\d\d)")
 _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
-_NEAR_MINUTES = 180
+NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
@@ -47,10 +47,10 @@ def keep_half_day(
     late = (early + 720) % 1440
     if early >= 13 * 60:
         return dict(when)
-    is_night = "cron_expr" in last and early < EARLIEST_HOUR * 60 and _count_apart(early, before) > _NEAR_MINUTES
+    is_night = "cron_expr" in last and early < EARLIEST_HOUR * 60 and _count_apart(early, before) > NEAR_MINUTES
     if is_other and before in {early, late}:
         late = early + late - before
-    elif _count_apart(late, before) >= min(_count_apart(early, before), _NEAR_MINUTES) and not is_night:
+    elif _count_apart(late, before) >= min(_count_apart(early, before), NEAR_MINUTES) and not is_night:
         return dict(when)
     return {**when, "at": told.removesuffix(OCLOCK).replace(clock[0], format_clock(late))}
 
@@ -66,7 +66,7 @@ def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str, *,
         return dict(when)
     if not fixed:  # "in the evening", of 8:30
         before = _choose_half(before, usual)
-    if _count_apart(usual, before) > _NEAR_MINUTES and not is_half:
+    if _count_apart(usual, before) > NEAR_MINUTES and not is_half:
         return dict(when)
     if fixed:
         return {**when, "cron_expr": write_cron(before, fixed[3])}
@@ -143,7 +143,7 @@ def keep_half_of_row(when: Mapping[str, Any], last: Mapping[str, Any], result: s
     late = find_clock(when, "") if fixed else None
     if not fixed or before is None or late is None or not 13 * 60 <= late < (12 + EARLIEST_HOUR) * 60:
         return dict(when)
-    is_early = _count_apart(late - 720, before) < min(_NEAR_MINUTES, _count_apart(late, before))
+    is_early = _count_apart(late - 720, before) < min(NEAR_MINUTES, _count_apart(late, before))
     return {**when, "cron_expr": f"{fixed[1]} {int(fixed[2]) - 12} {fixed[3]}"} if is_early else dict(when)
 
 
@@ -201,7 +201,7 @@ def change_rule(
         is_far = (
             amount
             and CLOCK_TIME.fullmatch(at)
-            and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > _NEAR_MINUTES
+            and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > NEAR_MINUTES
         )
         if is_far and before and not end:  # `amount` of "make it 4", behind "at 20:00 for 3 minutes"
             at, lasts = clock[0], amount * (60.0 if before % 3600 else 3600.0)
@@ -335,6 +335,7 @@ def read_amount(amount: int, last: Mapping[str, Any]) -> dict[str, Any]:
     if seconds := float(last.get("seconds") or 0):
         sizes = (86_400, 3600, 60, 1)[seconds < 2 * 86_400 :]  # "in 24 hours" counts hours, "in 2 days" days
         unit = next(size for size in sizes if (seconds >= size and seconds % size == 0) or size == 1)
+        unit = 60 if unit == 3600 and amount > 24 else unit  # "make it 45", of an hour
         return {"seconds": amount * unit, "level": last.get("level", "on")}
     return {"level": str(amount)}
 
