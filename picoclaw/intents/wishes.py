@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-from picoclaw.intents.changes import join_days, keep_day
+from picoclaw.intents.changes import find_clock, join_days, keep_day
 from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
@@ -137,7 +137,10 @@ class WishMatcher(IntentMatcher):
             told += [(said, call) for call in calls] or [(said, match)]
         told = self._share_beginning(told, offered)
         told = self._put_after(
-            whole, _share_length(self._share_day(told)), last.call, sum(last.referents.get("_passed", ()))
+            whole,
+            _share_length(_join_moves(self._share_day(told), last)),
+            last.call,
+            sum(last.referents.get("_passed", ())),
         )
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
@@ -905,6 +908,22 @@ class WishMatcher(IntentMatcher):
             if not new.items() <= first.arguments.items():  # "..., it is hot" orders nothing
                 return match
         return None
+
+
+def _join_moves(told: Sequence[Wish], last: LastTurn) -> list[Wish]:
+    """Return `told`; a day and a time of day that a job is moved to are one move: "no, it's sunday, make it 8:15"."""
+    joined, clock = list[Wish](), find_clock(last.call.arguments, "".join(last.referents.get("_result", ())))
+    for said, match in told:
+        pair = [one.arguments for one in (joined[-1][1] if joined else None, match) if one]
+        moves = [str(one["at"]) for one in pair if one.get("action") == "move" and "at" in one]
+        day, at = sorted(moves, key=lambda one: ":" in one) if len(moves) == 2 else ("", "")
+        if match and day and ":" in at and ":" not in day and pair[0].get("job") == pair[1].get("job"):
+            before = f"{day} {format_clock(clock or 0)}"
+            when = keep_day({"at": at.removeprefix(f"{day} ")}, {"at": before}, is_bare=True)
+            joined[-1] = said, match._replace(arguments=match.arguments | when)
+        else:
+            joined.append((said, match))
+    return joined
 
 
 def _share_length(told: list[Wish]) -> list[Wish]:
