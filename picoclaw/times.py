@@ -306,6 +306,8 @@ EARLIEST_HOUR, _MAX_TO_NIGHT_S = 6, 6 * 3600
 _CLOCK = pattern(r"(?:at\s+)?(\d{1,2})(?::(\d{2}))?\s*(am|pm)?", re.IGNORECASE)
 MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:00' or '2026-12-01 08:00'"
 _DAYS_AHEAD, _ORDINAL = pattern(r"in (\d{1,4}) days?"), "st|nd|rd|th"
+DAYS_FROM = pattern(r"(.+) ([+-]\d{1,3}) days")
+"""A day so far from another one: "tuesday +7 days"."""
 DAY_OF_YEAR = pattern(
     rf"(?:on )?(?:the )?(?:(?P<day>\d{{1,2}})(?:(?:{_ORDINAL})?(?: of)? (?P<month>{'|'.join(MONTHS)})|(?:{_ORDINAL}))"
     rf"|(?P<first>{'|'.join(MONTHS)}) (?P<then>\d{{1,2}})(?:{_ORDINAL})?)"
@@ -419,6 +421,8 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
     known = {"today": 0, "tonight": 0, "tomorrow": 1, "day after tomorrow": 2}
     if day in known:
         return known[day]
+    if shifted := DAYS_FROM.fullmatch(day):
+        return (_count_days_ahead(shifted[1], now, text) or 0) + int(shifted[2])
     if counted := _DAYS_AHEAD.fullmatch(day):
         return int(counted[1])
     if (name := day.removeprefix("on ").removeprefix("next ")) in WEEKDAYS:

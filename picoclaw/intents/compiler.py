@@ -28,7 +28,17 @@ _SAY_KEY_TEXT = """
     is_day between_dates week_number days waits none_planned stays_set bounded one_or_more
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
-_NUMBER_TABLES = ("ordinals", "numbers", "units", "offsets", "quarters", "hours")
+_NUMBER_TABLES = (
+    "ordinals",
+    "numbers",
+    "units",
+    "offsets",
+    "quarters",
+    "hours",
+    "round_days",
+    "before_day",
+    "behind_day",
+)
 _OTHER_TABLE_TEXT = "names accents expand days months parts measures repeats usual sums factors dates clitics"
 _OTHER_TABLES = _OTHER_TABLE_TEXT.split()
 _LIST_TEXT = """

@@ -19,14 +19,17 @@ class WordTables(dict[str, dict[str, Any]]):
 _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
-_FUTURE_TABLES = "joins within at on on_date numbers days months parts hours offsets every repeats alternates".split()  # noqa: SIM905
+_FUTURE_TABLE_TEXT = """
+    joins within at on on_date numbers days months parts hours offsets every repeats alternates before_day
+"""
+_FUTURE_TABLES = _FUTURE_TABLE_TEXT.split()
 _NUMBER = pattern(r"\d+")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _GLUED_HALF = pattern(r"(?<=\d)(?=[ap]\.?m\b)")  # "3am"
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
-_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts".split()  # noqa: SIM905
+_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts behind_day".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _HOURS = frozenset({"fixed", "hour"})
 _MIN_BARE = 5  # "tomorrow 2 parcels" counts something
@@ -150,7 +153,9 @@ class TimeReader:
         any_of = self._any_of
         return pattern(
             rf"(?:(?:{any_of['on']}) )*(?P<at>(?!{any_of['span']})(?:{any_of['at']}) )*"
-            rf"(?:(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date}|{self._ahead.pattern})|(?P<part>{any_of['parts']})|"
+            rf"(?:(?P<from_day>{self._from_day.pattern})?"
+            rf"(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date}|{self._ahead.pattern})"
+            rf"(?P<behind> (?:{self._ahead.pattern}|{any_of['behind_day']})(?= |$))?|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
             rf"(?(at)(?! (?:{any_of['lengths']})(?: |$))|(?! (?:{any_of['units']})(?: |$))))"  # "à sept heures" is no length
@@ -159,6 +164,14 @@ class TimeReader:
             rf"(?P<quarter> (?:{any_of['quarters']}))?){_END}",
             re.ASCII,
         )
+
+    @cached_property
+    def _from_day(self) -> re.Pattern[str]:
+        """So many days before or after a day that follows: "two days before", "a week on"."""
+        any_of = self._any_of
+        counts = {word: value for word, value in self._words["numbers"].items() if isinstance(value, int) or value == 1}
+        counted = rf"(?:(?:\d{{1,2}}|{_make_alternatives(counts)}) )?"
+        return pattern(rf"{counted}(?:{any_of['before_day']}) (?:(?:{any_of['on']}) )*")
 
     @cached_property
     def _ahead(self) -> re.Pattern[str]:
@@ -195,7 +208,8 @@ class TimeReader:
     def _figures(self) -> str:
         """More choices behind what leads to a date, where points do not part hours from minutes: "am 24.12.", "mejor el 16"."""
         leads = self._words["on_date"]
-        behind = "|".join([*(rf"(?<={re.escape(one)} )" for one in leads), rf"(?:{self._any_of['on_date']}) "])
+        befores = [*leads, *self._words["before_day"]]
+        behind = "|".join([*(rf"(?<={re.escape(one)} )" for one in befores), rf"(?:{self._any_of['on_date']}) "])
         of_month = (
             rf"(?:[1-9]|[12]\d|3[01])(?:er)?(?=$| (?:{'|'.join(self._any_of[one] for one in ('at', 'to', 'on'))}) )"
         )
@@ -238,7 +252,8 @@ class TimeReader:
             return  # "on 3 may every year"
         clock = self._clock(tail, part, bare=part == "same", once=True)
         is_counted = clock[0] and self._ahead.match(tail)  # "in 2 days at 8"
-        for value, end in (clock,) if is_counted else (self._duration(tail), clock):
+        readings = [clock] if is_counted else [self._duration(tail), clock]
+        for value, end in reversed(readings) if self._from_day.match(tail) else readings:
             if value:
                 yield value, _count_words(tail, end)
 
@@ -704,8 +719,10 @@ class TimeReader:
         while found := self._span.match(tail, end):
             if end and self._skip("within", tail, end):
                 break  # "for 5 minutes" "in an hour"
-            seconds, end = seconds + self._seconds(found), found.end()
             unit = self._words["units"][found["unit"]]
+            is_round = unit == _DAY_S and not end and self._skip("within", tail)
+            days = self._words["round_days"].get(found["n"]) if is_round else None  # "dans quinze jours"
+            seconds, end = seconds + (days * unit if days else self._seconds(found)), found.end()
             if unit in {60, 3600} and (
                 rest := _REST.match(tail, end)
             ):  # "1 min 30" ends in seconds, "1 h 30" in minutes
@@ -787,6 +804,9 @@ class TimeReader:
                 minutes += 12 * 60
             clock = format_clock(minutes)
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
+        moved = self._count_days_moved(found)
+        if moved and not day:
+            return f"in {moved} days {clock}" if moved > 0 else ""
         if "day" in found and not day and clock == NO_HOUR and hour is None:
             return ""  # "today" alone is no hour of it
         if self._ahead.fullmatch(day):
@@ -801,7 +821,20 @@ class TimeReader:
             day = _name_day_of_month(int(figures))
         elif "." in figures:
             day, _ = self.read_date([figures])
+        day += f" {moved:+d} days" if moved else ""
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+
+    def _count_days_moved(self, found: Mapping[str, str]) -> int:
+        """How many days a day is away from the one that is named: "a week on tuesday", "two days before the 24th"."""
+        before, behind = found.get("from_day", "").split(), found.get("behind", "").strip()
+        days = int(self._words["behind_day"].get(behind, 0))
+        if behind and not days:
+            days = int(self._duration(behind)[0]["at_seconds"] // _DAY_S)
+        for i in (0, 1):
+            sizes = (self._words["before_day"].get(" ".join(before[i:end])) for end in range(len(before), i, -1))
+            if size := next(filter(None, sizes), 0):
+                return days + int(parse_amount(before[0], self._words["numbers"]) if i else 1) * int(size)
+        return days
 
 
 def is_moment(when: str) -> bool:

@@ -83,7 +83,8 @@ def _resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
     clock = when.at.removesuffix(" o'clock")
     if job.plan.kind == "at":
         due = datetime.fromtimestamp(job.plan.anchor, now.tzinfo)
-        if _DAY.fullmatch(when.at) or times.DAY_OF_YEAR.fullmatch(when.at.lower()):
+        day = times.DAYS_FROM.sub(r"\1", when.at.lower())
+        if _DAY.fullmatch(day) or times.DAY_OF_YEAR.fullmatch(day):
             return when._replace(at=f"{when.at} {due:%H:%M}")
         own_day = _TIME_OF_DAY.fullmatch(clock) and not when.every_seconds and due.date() > now.date()
         return when._replace(at=f"{due:%Y-%m-%d} {clock.zfill(5)}") if own_day else when
