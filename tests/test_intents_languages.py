@@ -1099,6 +1099,7 @@ def orders(language):
         "reading": f"{noun} {place}",
         "called_rule": "frost",
         "named_list": "baumarkt",
+        "own_list": "baumarktliste",
         "part_only": when,
         "this_rule": {"de": "die regel", "es": "la regla", "fr": "la règle"}[language],
         "former_value": value,

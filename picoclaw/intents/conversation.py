@@ -96,6 +96,7 @@ def keep_days(rows: str, when: str, today: date) -> str:
     left = 6 - today.weekday()
     begin, end = {
         "tomorrow": (1, 1),
+        "day_after": (2, 2),
         "weekend": (max(0, left - 1), left),
         "week": (0, max(3, left)),
         "next_week": (left + 1, left + 7),

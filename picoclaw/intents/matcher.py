@@ -88,6 +88,8 @@ SURE_BOARD = 0.7
 # The shares of orders where it is said that nothing was done, and where nothing was asked.
 MIN_UNDONE, MIN_ORDERED = 0.1, 0.5
 _ALL_NOTES = "last 12 months"
+_LONG_DAYS = frozenset({"today", "tonight", "week"})
+"""Whose words may mean how often something comes, or a time of day: "this week" of every week."""
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
@@ -99,6 +101,7 @@ _TIMED_KINDS = _TIME_KINDS | {"output"}
 _SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds", "pause"))
 MAX_BARE_WORDS = 3
 _MIN_STRANGE = 4  # letters, of a word that the classifier may not have met
+_MAX_UNTOLD = 2  # words, of what is no statement yet
 SURE_WORDS = 0.75  # of a request that a job makes
 MAX_SHORT_WORDS = 4  # words; "how many hectopascals" is short for "do we have here"
 
@@ -284,6 +287,9 @@ class IntentMatcher:
             return None
         if found.tool == "memory_search" and not found.arguments:
             return found._replace(arguments={"query": _ALL_NOTES}, missing="")  # "show me my notes"
+        if found.tool == "cron" and found.arguments == LOOK_UP and "_day" not in found.said:
+            days = {day for day in self._list_due_days(s) if day not in _LONG_DAYS}
+            found = found._replace(said={**found.said, "_day": days.pop()}) if len(days) == 1 else found
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):
@@ -369,6 +375,7 @@ class IntentMatcher:
                 fits.append((match._replace(missing=missing), score))
         stops = s.last.name == "output" and s.longest(self._book.values("stop_word"), 0) is not None
         negated = s.words[-1] in self.words["negates_last"] and not stops  # "stop, not after all"
+        negated |= s.denies and self._mood(s, begins[-1], len(s.words)) == "tells"  # "I haven't got the milk"
         if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
             exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
             words = self._book.words
@@ -664,6 +671,14 @@ class IntentMatcher:
         hit = s.longest(self._book.values("due_day"), 0) if s.words else None
         return str(hit[0]) if hit and hit[1] == len(s.words) else ""
 
+    def _list_due_days(self, s: Sentence) -> Iterator[str]:
+        i = 0
+        while i < len(s.words):
+            hit = s.longest(self._book.values("due_day"), i)
+            if hit:
+                yield str(hit[0])
+            i = hit[1] if hit else i + 1
+
     def list_like(self, text: str) -> list[str]:
         """The words of a name that was said for one of a list, with what the tools call them."""
         s = self._read(text)
@@ -937,6 +952,12 @@ class IntentMatcher:
     def list_topics(self, text: str, least: float) -> set[str]:
         """What a text may be about, each with the `least` share or more."""
         return {topic for share, topic in self._score(self._read(text)) if share >= least}
+
+    def tells(self, text: str) -> bool:
+        """Whether a text of some words only tells something."""
+        s = self._read(text)
+        asks = s.end_of(self.words["questions"], 0) > 0 if s.words else True
+        return len(s.words) > _MAX_UNTOLD and not asks and self._is_statement(s) and not self._wishes(s)
 
     def _is_statement(self, s: Sentence) -> bool:
         """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""

@@ -219,12 +219,13 @@ class IntentProvider:
         return told
 
     def _join_last(self, before: str, text: str, offered: Collection[Any]) -> list[Wish]:
-        """What "put it on the list" means behind a message that named the thing and was not understood; nothing for another."""
+        """What "put it on the list", or "write that down", means behind a message that was not understood; nothing for another."""
         order = self._matcher.drop_lead(text)
         if "?" in before or not self._matcher.put_for_it(order, before):
             return []
         told = self._matcher.match_wishes(f"{before.rstrip(' .!')}, {order}", offered)
-        return told if all(is_whole(match) and match.intent == "list_add" for _, match in told) else []
+        kept = {"list_add", "memory_store"} if self._matcher.tells(before) else {"list_add"}
+        return told if all(is_whole(match) and match.intent in kept for _, match in told) else []
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
         """Return a match; of what was measured "at 3", in the half of the day that is over last."""

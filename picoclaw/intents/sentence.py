@@ -193,6 +193,13 @@ class Sentence:
             behind.add(last)  # nor is it of each: "lamp and fan at 8"
         return frozenset(behind)
 
+    @cached_property
+    def denies(self) -> bool:
+        """Whether a "not" was left out of its words, as questions need none: "it isn't done"."""
+        expand, said = self._tables["expand"], self.raw.lower().replace("’", "'").split()
+        whole = (word if "'" in word else f"{word[:-1]}'t" for word in said)  # "isnt"
+        return any(word.endswith("n't") and "not" not in expand.get(word, "not") for word in whole)
+
     def text(self, first: int, end: int) -> str:
         """The words from `first` up to `end` as they were written; the last word brings all that follows."""
         places = [*self.starts, len(self.raw)]
@@ -420,7 +427,9 @@ class SlotReader:
             return
         for end in range(first + 1, len(s.words) + 1):
             is_parted = slot.name == "_called" and end > first + 1 and s.after_comma(end - 1)
-            if is_parted or (slot.without and self._is_condition(slot, s, end - 1)):
+            polite = s.end_of(self._words["polite"], first) if end == first + 1 else 0  # "thank you cards"
+            is_begun = first < polite < len(s.words) and not s.after_comma(first) and not s.after_comma(polite)
+            if is_parted or (slot.without and not is_begun and self._is_condition(slot, s, end - 1)):
                 return
             if not self._belongs_to_text(s, end):
                 yield s.text(first, end), end
@@ -562,7 +571,9 @@ class SlotReader:
                 return
             noun = words[-1] if len(words) == 1 or not words[-1].isdigit() else words[-2]
             is_apart = not slot.part or s.after_comma(end)
-            if is_apart and (not slot.before or noun in slot.before or not noun.isalpha()):
+            tails = tuple(one[1:] for one in slot.before if one[0] == "-")  # "-liste"
+            has_noun = noun.endswith(tails) if tails else noun in slot.before or not noun.isalpha()
+            if is_apart and (not slot.before or has_noun):
                 yield "_".join(words), end
 
     def _file(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:

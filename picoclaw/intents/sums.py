@@ -44,9 +44,12 @@ _ASKS = pattern(
 )
 _TOLD_BEHIND = pattern(r"(?<=\?)\s+[A-ZÀ-Þ][^\d?]*$")
 """A sentence without a number behind a question: "... until 18 December? That day we go on holiday."."""
+_ASKED_BEHIND = pattern(r"([^?]+\?)\s+([^?\d]+\??)")
+"""A question, and one without a number behind it."""
 _SIGNS = ("+", "-", "*", "/")
 _CURRENCY = pattern(r"([€£$]) ?(\d[\d.,]*\d|\d)|(?<=\d)([€£$])")
 _MONEY = ("op", "money")
+_PRICE = pattern(r"\d+[.,]\d\d")
 _REST = ("op", "rest")
 _DIVIDES = frozenset({"among", "by", "in", "each", "/"})
 _PRICES = pattern(r"q*(?:nu?(?:en|ne)e?)+q*")
@@ -78,6 +81,11 @@ class SumBook(NamedTuple):
 def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | None) -> Sum | None:
     """Work out what a text asks, None where it is no sum; `before` are the user's last texts, the newest last."""
     text = _TOLD_BEHIND.sub("", text)
+    if parted := _ASKED_BEHIND.fullmatch(text):  # "how many minutes are in a week? in hours, please"
+        rows = parted[1], parted[2]
+        first, further = (answer_sum(one, [*before, *rows[:n]], book, now) for n, one in enumerate(rows))
+        if first and further:
+            return further._replace(text=f"{first.text}\n{further.text}")
     words, topic = book.words, book.find_topic(text)
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
@@ -96,6 +104,9 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
         tokens, is_whole = [token for token in tokens if token != _REST], False
     paid = [token for token, behind in pairwise(tokens) if behind == _MONEY]
     tokens = [token for token in tokens if token != _MONEY]
+    priced = {word for word, meaning in words["sums"].items() if meaning in {"price", "each"}} | {*words["at"]}
+    prices = (word for before, word in pairwise(s.words) if before in priced)  # "340 litros a 1,42"
+    is_paid = bool(paid) or any(map(_PRICE.fullmatch, prices))
     left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
     is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
     asks = is_whole or is_sum or ("op", "ask") in tokens or bool(_ASKS.search(text))
@@ -107,7 +118,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
         return _evaluate(bracketed[0], bracketed[0]) if asks else None
     found = (
-        (_share_out(tokens, paid) or _answer_form(tokens, words, is_paid=bool(paid)) or _add_prices(tokens))
+        (_share_out(tokens, paid) or _answer_form(tokens, words, is_paid=is_paid) or _add_prices(tokens))
         if asks
         else None
     )
@@ -173,7 +184,7 @@ def _read_tokens(s: Sentence, words: WordTables) -> tuple[list[Token], bool]:
         elif (glued := _GLUED.fullmatch(s.words[i])) and glued[2] in words["factors"]:  # "68f"
             found += [("number", float(glued[1].replace(",", "."))), ("unit", words["factors"][glued[2]])]
             i += 1
-        elif hit := s.longest(words["sums"], i):
+        elif (hit := s.longest(words["sums"], i)) and hit[1] >= s.end_of(words["polite"], i):  # not "por favor"
             found.append(("op", hit[0]))
             i = hit[1]
         elif hit := s.longest(words["factors"], i):
@@ -260,9 +271,12 @@ def _answer_form(tokens: Sequence[Token], words: WordTables, *, is_paid: bool) -
     is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
     is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
     is_price |= is_paid and names == ["number", "unit", "in", "number", "unit", "ask"]  # "7,5 horas a 42 euros la hora"
+    said = " ".join(one for one in names if one != "ask").removeprefix("in ")
+    is_price |= is_paid and re.fullmatch("number unit (in|price|each) number", said) is not None
     is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
     is_price &= 1 not in values  # "an e-mail to say that I come at 18 h"
-    is_price &= not measures or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
+    is_single = is_paid and len(measures) == 1 and not measures[0].startswith("time ")
+    is_price &= not measures or is_single or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
     is_price |= names[:3] == ["number", "*", "number"] and ops <= {"*", "each", "ask"}  # "27 boxes times 4 beans each"
     if shape == "nn" and ("multiply" in ops or is_price):
         return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
@@ -428,9 +442,17 @@ def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is
     value = (base - float(other_zero[0] if other_zero else 0)) / float(into)
     names = {meaning: name for name, meaning in reversed([*words["factors"].items()])}
     single = [name for name, meaning in words["factors"].items() if meaning == source and name[-1:] != "s"]
+    single = [name for name in single if name[:-1] not in single]  # "wochen" of "woche"
     named = max(single, key=len, default=names[source]) if amount == 1 else names[source]
     named, into_named = (
-        next((one for one in (f"{name}s", f"{name}es") if number != 1 and one in words["factors"]), name)
+        next(
+            (
+                one
+                for one in (f"{name}s", f"{name}es", f"{name}e", f"{name}n")
+                if number != 1 and one in words["factors"]
+            ),
+            name,
+        )
         for name, number in ((named, amount), (names[target], value))
     )
     shown = f"{_format_number(amount)} {named} = {_format_number(value)} {into_named}"
