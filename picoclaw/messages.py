@@ -34,8 +34,11 @@ _EXCEPTION = pattern(
     r"(?:but not|aber nicht|pero no|mais pas|except|ausser|bis auf|menos|excepto|salvo|sauf|apart from) "
     r"|(?:(?:but|aber|pero|mais|not|nur|nicht|no|pas|keep|leave|lass|lasse|deja|laisse) )+(?:the|de[nr]|die|el|la|las|los|les?|l) \w"
     r"|(?:\w+ ){1,2}(?:not|nicht|no|pas)$|not (?:now|yet)|nicht jetzt|pas maintenant"
+    r"|(?:but only|aber erst|aber nur|erst|pero solo|mais seulement) "
+    r"|(?:at|in|um|a las|dentro de|dans|a) (?:\d\w*|an?|einer|una|une)(?: \w+)?$"
+    r"|.*\b(?:stays? on|bleibt an|anbleiben|se queda encendid[oa]|reste allumee?)\b"
 )
-"""What takes something out of an order to switch all off; such an order is read as a sentence."""
+"""What takes something out of an order to switch all off, or says when; such an order is read as a sentence."""
 _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
     frozenset(words.split())
     for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS, _NO_WORDS, _AFTER_NO_WORDS)

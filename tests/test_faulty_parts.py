@@ -677,7 +677,13 @@ def test_the_order_to_stop(pumping, text):
             "everything off, im going to bed",
         ),
         *("Alles aus", "alles ausschalten", "mach alles aus", "alles aus, ich geh schlafen", "apágalo todo"),
-        *("apaga todo, me piro", "éteins tout", "alles aus, da stimmt was nicht", "apaga todo, no hay nadie"),
+        *(
+            "apaga todo, me piro",
+            "éteins tout",
+            "alles aus, da stimmt was nicht",
+            "alles aus, um Gottes willen",
+            "apaga todo, no hay nadie",
+        ),
     ],
 )
 def test_everything_off_stops_no_rule(pumping, text):
@@ -718,6 +724,7 @@ def test_stop_it_is_the_one_that_is_on(pumping, text):
         *("para mañana", "para las tomateras", "halt mal die Pumpe", "aus", "alles gut", "todo bien", "tout va bien", "off"),
         *("is everything off, or not", "all off at ten", "turn it off", "pump off, and tell me all", "everything off, or not?"),
         *("everything off, but not the fan", "alles aus, nur die Pumpe nicht", "apaga todo, la bomba no", "éteins tout, sauf la pompe"),
+        *("everything off, not now", "alles aus, aber erst um 8", "apaga todo, a las 8", "alles aus, die Pumpe bleibt an"),
         *("no para", "no basta", "no apaga todo", "no", "no no", "no, thanks", "no stop the pump"),
     ],
 )  # fmt: skip

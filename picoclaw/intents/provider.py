@@ -251,6 +251,12 @@ class IntentProvider:
             removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
             ends = [{"action": "off", "name": one["name"]} for one in switched]
             return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
+        if declined == "let_be" and is_bare and [call.name for call in made] == ["memory_store"]:
+            return [
+                make_match(
+                    self._matcher.intents["memory_forget_it"], {"old_note": last.arguments["text"]}, 1.0, "template"
+                )
+            ]
         last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
         names = dict.fromkeys(str(one["name"]) for one in [*switched, last.arguments] if "name" in one)
         return [self._tell_what_stays(said, match, last, ", ".join(names))]
