@@ -96,6 +96,7 @@ _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
 _SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until", "bounds"), ("months", "every", "repeats")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
+_EARLIER_DAYS = frozenset({"yesterday", "day before yesterday"})
 _LENGTHS = frozenset({"length", "seconds"})
 _TIMED_KINDS = _TIME_KINDS | {"output"}
 _SAYING_SLOTS = (("off_word", "off_verb", "off_said", "drop_verb"), ("if_word",), ("when", "often", "seconds", "pause"))
@@ -290,6 +291,8 @@ class IntentMatcher:
         if found.tool == "cron" and found.arguments == LOOK_UP and "_day" not in found.said:
             days = {day for day in self._list_due_days(s) if day not in _LONG_DAYS}
             found = found._replace(said={**found.said, "_day": days.pop()}) if len(days) == 1 else found
+        if found.intent == "unmeasured":
+            return self._match_measured(found, s, offered)
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):
@@ -298,7 +301,8 @@ class IntentMatcher:
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
-        return self._tell_instead(found, s, begins)
+        told = self._tell_instead(found, s, begins)
+        return told and self._compare_since(told)
 
     def _is_beside(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a sentence orders something, or says "if", where it was understood as thanks or as a question."""
@@ -322,11 +326,42 @@ class IntentMatcher:
         is_soil = any(s.longest(soil, i) and not s.longest(s.names, i) for i in range(len(s.words)))
         return is_soil and found.arguments.get("sensor", "") in places
 
+    def _compare_since(self, found: IntentMatch) -> IntentMatch:
+        """Return a match; "has it dropped since yesterday?" compares now with that day: a change per hour says little of it."""
+        when = str(found.arguments.get("when", ""))
+        day = when.removeprefix("since ")
+        if found.intent != "history_trend" or day == when or day not in _EARLIER_DAYS:
+            return found
+        times = {"when": "last 20 minutes", "compare": day}
+        return make_match(self.intents["history_compare"], {**found.arguments, **times}, found.score, found.route)
+
     def _asks_of_extreme(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a question is about another quantity at the hour of the highest or lowest one told: "and how humid was it then?"."""
         is_other = found.arguments.get("quantity") != s.last.arguments.get("quantity")
         is_then = all(s.holds(self._book.values(name)) for name in ("then_moment", "past_verb"))
         return is_other and is_then and s.last.name in READS and s.said_before().get("_figure") in {"low", "high"}
+
+    def _match_measured(self, found: IntentMatch, s: Sentence, offered: Offered) -> IntentMatch | None:
+        """Return "I don't measure that", or what is asked where a quantity is named, of which that would be false: "what's
+        the pressure doing? My knee says rain."; None where that is not clear.
+        """
+        clauses = SENTENCE_END.split(s.raw)
+        if len(clauses) == 1 and found.route == "template":
+            return found  # "what is my blood pressure?"
+        clause = next((self._read(text) for text in clauses if self._names_measured(self._read(text))), None)
+        if clause is None:
+            return found
+        begins, ends, _ = self._core(clause)
+        by_topic = ("?now", SURE_WHOLE, 0.0, clause, begins[-1], ends[-1], offered)
+        match = self.match(clause.raw, offered) if len(clauses) > 1 else self._match_topic(*by_topic)
+        return match if match and match.tool in READS and is_complete(match) else None
+
+    def _names_measured(self, s: Sentence) -> bool:
+        """Whether a clause names a quantity, or asks "how humid", and nothing that no sensor here can measure."""
+        others = any(s.holds(self._book.values(name)) for name in ("unmeasured_word", "soil_word"))
+        asks = s.asks or s.end_of(self.words["questions"], 0) > 0
+        names = ("noun", "quantity")[: 1 + asks]
+        return not others and any(any(s.list_values(self._book.values(name))) for name in names)
 
     def _tell_instead(self, found: IntentMatch, s: Sentence, begins: Sequence[int]) -> IntentMatch | None:
         """Return a match; what is said instead where the question asks for what that does not tell, such as a time."""
@@ -415,6 +450,8 @@ class IntentMatcher:
         is_bare = match.tool in READS
         marks = ("than_word", "when_word")[: 1 + (len(s.referents.get("_whens", ())) > 1)]  # "which day was drier?"
         compares = is_bare and any(s.holds(self._book.values(name)) for name in marks)
+        is_of_then = s.last.name == "sensor_read" and s.referents.get("_whens")  # "and now?" - "so is it warmer?"
+        compares |= bool(is_of_then) and is_bare and any(s.list_values(self._book.values("more")))
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
         is_bare = is_bare and (
             compares
@@ -564,6 +601,8 @@ class IntentMatcher:
                 return None  # "on my christmas list"
             slots = {"_list": lists_named[0]} if lists_named else {}
         slots |= find_named(self._book, intent, s, slots)
+        if intent.tool == "output_history" and self._means_quantity(s):
+            return None
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
@@ -580,6 +619,14 @@ class IntentMatcher:
         if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
             return None  # nothing in the words says the same
         return match if not match.missing else None
+
+    def _means_quantity(self, s: Sentence) -> bool:
+        """Whether what may be an output's name is what a sensor measures that is named, too: the light that a bench gets."""
+        quantities, switching = self._book.values("quantity"), ("on_word", "off_word", "running_word")
+        named = [(i, hit[0][0]) for i in range(len(s.words)) if (hit := s.longest(s.names, i))]
+        is_switched = any(s.holds(self._book.values(name)) for name in switching)
+        is_quantity = all(s.longest(quantities, i) for i, kind in named if kind == "output")
+        return is_quantity and not is_switched and any(kind == "sensor" for _, kind in named)
 
     def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the place in a match is none that is declared here: "du sol sur sept jours"."""
@@ -1218,7 +1265,8 @@ class IntentMatcher:
         s, words = self._read(text), self.words
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        if share >= self.topics.talk.get(topic, 1.0) and not self._says_more(s, topic, share):
+        is_false = topic == "unmeasured" and self._names_measured(s)
+        if share >= self.topics.talk.get(topic, 1.0) and not is_false and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
         asks = s.asks or s.end_of(words["questions"], 0)

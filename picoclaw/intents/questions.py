@@ -30,11 +30,12 @@ _PART_NAMES = """
     both_word past beyond spot figure hottest coldest more frost_word noun quantity trend_word chart_word than_word compare_word when_word
     how_long_word how_often how_much fahrenheit higher_word lower_word now_word there everything getting
     past_verb own_output no_measurement value lasts earlier_step add_word per_word stay_word
+    same_word
 """
 _PARTS = _PART_NAMES.split()
 _BESIDE = """
     than_word fahrenheit higher_word lower_word frost_word there everything getting past_verb own_output no_measurement
-    lasts add_word stay_word
+    lasts add_word stay_word same_word
 """
 _ASKING = frozenset(_PARTS).difference(_BESIDE.split())
 """Parts of which a question has one, unless the classifier has said what is asked."""
@@ -104,7 +105,9 @@ class QuestionReader:
         "in" that is not `known`.
         """
         parts = self._find_parts(s, begin, end, known)
-        if parts is None or parts.has("own_output", "per_word") or (parts.has("no_measurement") and not topic):
+        if parts is None or parts.has("own_output", "per_word") or {"same_word", "spot"} <= parts.values.keys():
+            return None
+        if parts.has("no_measurement") and not topic:
             return None
         if topic:
             return self._read_as(topic, parts, s, end - begin)
@@ -355,7 +358,14 @@ class QuestionReader:
         if sensors and before.get("compare") and not times and not parts.values.keys() - {"spot", "noun", "quantity"}:
             return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
         pair = [str(before.get("when", "today")), *times] if times else whens[-2:]
-        goes_on = "_other" in before and (times or figure == "mean") and not (sensors or parts.has("noun", "quantity"))
+        if parts.has("more", "hottest", "coldest") and before.get("_tool") == "sensor_read" and not times:
+            if sensors in ([], [before.get("sensor")]) and len(known) == 2:
+                sensors = known  # "how warm is it outside? - and inside? - so it is warmer inside?"
+            elif whens and not sensors and len(known) == 1:
+                times = whens[-1:]  # "how warm was it at noon? - and now? - so it is colder?"
+                parts.add("compare_word", "compare")
+                parts.add("now_word", "now")
+        goes_on = "_other" in before and not sensors and self._goes_on_with_two(parts, before, quantity, times, figure)
         is_day = parts.has("when_word") and any(self._book.words["units"].get(word) == _DAY_S for word in s.words)
         is_which = not times and bool(before) and (is_day or (parts.has("past_verb") and not parts.has("when_word")))
         is_which = is_which and not sensors and parts.has("more", "hottest", "coldest")
@@ -429,6 +439,16 @@ class QuestionReader:
             found[""] = {"_more": [{"sensor": one} for one in sensors[1:]]}
         return ask("sensor_read")
 
+    @staticmethod
+    def _goes_on_with_two(
+        parts: _Parts, before: Mapping[str, Any], quantity: str, times: Sequence[str], figure: str
+    ) -> bool:
+        """Whether what was compared is to be compared again: in another time, or "same for humidity"."""
+        if not parts.has("noun", "quantity", "more"):
+            return bool(times) or figure == "mean"
+        is_other = quantity not in {"", before.get("quantity")}
+        return is_other and not parts.has("figure", "chart_word", "trend_word", "beyond")
+
     def _find_quantity(self, parts: _Parts, sensors: Sequence[str], before: Mapping[str, Any]) -> str | None:
         """The quantity, '' for all of them; None where several are named."""
         said = {
@@ -462,7 +482,8 @@ class QuestionReader:
             sensors = [str(before["sensor"]), *sensors]
         if not sensors and not times and len(known) > 1:
             sensors = known[-2:]
-        if not sensors and "_other" in before and (times or parts.has("how_much", "figure")):
+        is_quantity = parts.has("noun", "quantity", "more")
+        if not sensors and "_other" in before and (times or is_quantity or parts.has("how_much", "figure")):
             sensors = [str(before["sensor"]), str(before["_other"])]
         if not sensors and not times and before.get("compare"):
             return ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
