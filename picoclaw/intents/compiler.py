@@ -25,7 +25,7 @@ _INTENT_FLAGS = ("acts", "adds", "last", "polite", "only")
 _SLOT_KEYS = "kind as like values never after before drop part whole joins without numbered".split()  # noqa: SIM905
 _SAY_KEY_TEXT = """
     no_model unknown undone unreachable resting no_tool failed waiting near later name time_zone preferences wired which what stays_on partly nearest meant difference mean_difference end_difference unnamed several measures switches more_help typed unsaid reminder yes no more less
-    is_day between_dates week_number days waits none_planned stays_set bounded one_or_more
+    is_day between_dates week_number days waits none_planned stays_set bounded only_now one_or_more
 """
 _SAY_KEYS = _SAY_KEY_TEXT.split()
 _NUMBER_TABLES = (

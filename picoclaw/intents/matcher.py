@@ -81,6 +81,8 @@ MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
+MIN_DEVICE = 0.3
+"""The share of orders to outputs from which on what they name is missed, where it is not declared."""
 MAX_TALK_SHARE = 0.4  # of the share of an order
 _OF_BOARD = frozenset({"", "board_status", "sensor_list", "sensor_read", "output", "output_history"})
 """Tools that tell of this board alone: a word that was never met changes little of what they are asked."""
@@ -269,6 +271,16 @@ class IntentMatcher:
         named = {phrase: one for phrase, (kind, one) in self._names.items() if kind == "output"}
         return named.get(SpellingCorrector(named, named, ()).fix(fold_name(name)), "")
 
+    def find_undeclared_device(self, text: str) -> str:
+        """What a text most likely wants to switch that is not declared here, such as a heater; '' for none."""
+        s, orders = self._read(text), self.topics.proposed
+        if "output" not in self._declared.values():
+            return ""
+        named = next((word for word in s.words if word in self._book.slot("device").before), "")
+        share = sum(share for share, name in self._score(s) if name in orders and name.startswith("output"))
+        is_order = share >= MIN_DEVICE and not s.asks and not s.holds(self.words["past"])
+        return named if is_order and named not in self._names and not self.list_outputs(text) else ""
+
     def match(self, text: str, offered: Offered = None, last: LastTurn = NO_TURN) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
 
@@ -301,6 +313,10 @@ class IntentMatcher:
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
+        if "sensors_ok" in self.intents[found.intent].parts.split() and s.holds(self._book.values("past_verb")):
+            return found._replace(
+                said={**found.said, "_past": "yes"}
+            )  # "was anything wrong?", of which only now is told
         told = self._tell_instead(found, s, begins)
         return told and self._compare_since(told)
 
@@ -355,6 +371,14 @@ class IntentMatcher:
         by_topic = ("?now", SURE_WHOLE, 0.0, clause, begins[-1], ends[-1], offered)
         match = self.match(clause.raw, offered) if len(clauses) > 1 else self._match_topic(*by_topic)
         return match if match and match.tool in READS and is_complete(match) else None
+
+    def _names_condition(self, s: Sentence) -> bool:
+        """Whether a sentence names what a rule goes by, or has to do with: a quantity, a limit, a time, what is declared; or the
+        weather, which no rule goes by.
+        """
+        names = ("quantity", "noun", "more", "hot", "cold", "frost_word", "beyond", "unmeasured_word", "soil_word")
+        tables = [s.names, *map(self._book.values, names)]
+        return any(map(s.holds, tables)) or self.says_time(s.raw)
 
     def _names_measured(self, s: Sentence) -> bool:
         """Whether a clause names a quantity, or asks "how humid", and nothing that no sensor here can measure."""
@@ -479,6 +503,9 @@ class IntentMatcher:
             < max(MIN_HINT, sum(one for one, name in self._score(s) if name in topics.chat - {"nothing"}))
         ):
             found = intent = None  # "if my husband knew what I buy" is no rule
+        if found and intent and intent.name == "rule_condition" and not self._names_condition(s):
+            intent = self.intents["unseen_condition"]  # "tell me when the postman comes"
+            found = make_match(intent, {}, found.score, found.route)
         swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
         if intent and (intent.after or intent.only or (s.last.name and not swallows)):
             return found  # it goes on with what was said before, of which the classifier knows nothing
@@ -1074,11 +1101,23 @@ class IntentMatcher:
         """Return `match` as it is to be done; None where it is not what was said."""
         if "request" in match.arguments:
             return self._plan_request(match, s)
+        if match.intent == "memory_store":
+            match = self._drop_note_head(match)
         if self._is_misread(match, s):
             return None
         asked, _, told = str(match.arguments.get("query", "")).partition("? ")
         is_search = match.tool == "memory_search" and told != ""  # "when did I sow the beans? It must be noted."
         return match._replace(arguments=match.arguments | {"query": asked}) if is_search else match
+
+    def _drop_note_head(self, match: IntentMatch) -> IntentMatch:
+        """Return a note without the "as a note:" before it, or the question for it where nothing but that was said."""
+        head, colon, note = str(match.arguments.get("text", "")).partition(":")
+        s = Sentence(head, self.words)
+        begin = s.end_of(self.words["it"], 0)
+        end, instead = (s.end_of(self._book.values(name), begin) for name in ("as_note", "instead"))
+        if note.strip() and len(s.words) in {end, instead}:
+            return match._replace(arguments=match.arguments | {"text": note.strip()})
+        return make_match(self.intents["memory_what"], {}, match.score, match.route) if end and not colon else match
 
     def _is_misread(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the texts or the times of a match say that something else was meant."""

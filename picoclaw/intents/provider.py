@@ -79,6 +79,7 @@ _NAMED = {"sensor", "name", "output", "when", "_other", "_name"}
 _MOMENT = pattern(r"(?P<weekday>\w+) (?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d)")
 _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
+_UNKNOWN_OUTPUT = f"{ERROR_PREFIX}output was refused: rule 'unknown output':"
 _NO_RULE = f"{ERROR_PREFIX}there is no rule "
 _Shown = tuple[str, ToolCall, str]
 
@@ -779,19 +780,29 @@ class IntentProvider:
         if match.tool not in offered:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
-        return match.missing
+        is_bare = match.tool == "output" and not match.arguments  # an order that was not read further
+        device = self._matcher.find_undeclared_device(clean_text(text)) if is_bare else ""
+        return self._tell_no_output(device) if device else match.missing
 
     def _refuse(self, text: str) -> str:
         """What is said where nothing was understood: to talk something that fits it, else what works here."""
         say, refusal = self._matcher.say, self._matcher.choose_refusal(text)
         if refusal not in say:
             return self._matcher.intents[refusal].answer
+        if device := self._matcher.find_undeclared_device(text):
+            return self._tell_no_output(device)
         why = say["resting" if self.rests else "unreachable"] if self._model else ""
         names, hint = self._declared(), ""
         for key, kind in (("measures", "sensor"), ("switches", "output"), ("more_help", "")) if names else ():
             listed = ", ".join(sorted(one for one in names if names[one] == kind and refusal != "unknown"))
             hint += fill_fields(say[key], {"names": listed}) if listed or not kind else ""
         return f"{say[refusal]}{fill_fields(why, {'model': self._model})}{hint}"
+
+    def _tell_no_output(self, device: str) -> str:
+        """Say that nothing is called so, as the tool says it of an output."""
+        declared = ", ".join(sorted(name for name, kind in self._declared().items() if kind == "output")) or "none"
+        match = make_match(self._matcher.intents["output_on"], {"name": device}, 1.0, "template")
+        return self._wording.tell_result(match, f"{_UNKNOWN_OUTPUT} there is no '{device}'; declared: {declared}")
 
     def _word_last_turn(self, messages: Sequence[Message]) -> str:
         """What the calls of the last turn have brought, one after the other."""
@@ -895,7 +906,7 @@ def _gives_way(match: IntentMatch | None, asking: Collection[str], *, is_sum: bo
     return (
         match is None
         or is_talk
-        or match.intent in {"nothing", "clock", "what_if", "rule_condition", "memory_when"}
+        or match.intent in {"nothing", "clock", "what_if", "rule_condition", "unseen_condition", "memory_when"}
         or (is_sum and not is_complete(match))
     )
 

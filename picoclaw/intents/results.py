@@ -62,7 +62,8 @@ class ResultWording:
             return _name_notes(result)
         if "_bounded" in match.said:
             result += f"\n{self._say['bounded']}"
-        return fill_fields(match.answer, {**match.arguments, "result": self._word_rows(match, result)})
+        told = fill_fields(match.answer, {**match.arguments, "result": self._word_rows(match, result)})
+        return f"{told}\n{self._say['only_now']}" if "_past" in match.said and match.intent == "sensors_ok" else told
 
     def _word_rows(self, match: IntentMatch, result: str) -> str:
         """A tool's result as the data words it: of its rows those that were asked for."""
