@@ -33,7 +33,7 @@ _IT_WORDS = "it that paralo cortalo apagalo ca ok"
 _EXCEPTION = pattern(
     r"(?:but not|aber nicht|pero no|mais pas|except|ausser|bis auf|menos|excepto|salvo|sauf|apart from) "
     r"|(?:(?:but|aber|pero|mais|not|nur|nicht|no|pas|keep|leave|lass|lasse|deja|laisse) )+(?:the|de[nr]|die|el|la|las|los|les?|l) \w"
-    r"|(?:\w+ ){1,2}(?:not|nicht|no|pas)$|not (?:now|yet)|nicht jetzt|pas maintenant"
+    r"|(?:the|de[nr]|die|el|la|las|los|les?|l) \w+ (?:not|nicht|no|pas)$|not (?:now|yet)|nicht jetzt|pas maintenant"
     r"|(?:but only|aber erst|aber nur|erst|pero solo|mais seulement) "
     r"|(?:at|in|um|a las|dentro de|dans|a) (?:\d\w*|an?|einer|una|une)(?: \w+)?$"
     r"|.*\b(?:stays? on|bleibt an|anbleiben|se queda encendid[oa]|reste allumee?)\b"

@@ -682,7 +682,9 @@ def test_the_order_to_stop(pumping, text):
             "éteins tout",
             "alles aus, da stimmt was nicht",
             "alles aus, um Gottes willen",
+            "alles aus, es geht nicht",
             "apaga todo, no hay nadie",
+            "éteins tout, ça va pas",
         ),
     ],
 )
