@@ -286,14 +286,18 @@ class IntentMatcher:
 
         Without `offered`, nothing that acts is understood; `last` is what the text goes on with.
         """
+        if joined := self._join_day(s := self._read(text)):
+            planned = self._match_in_order(joined, offered, last)
+            if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
+                if self.times.count_day(s.words) or not self._has_own_text(planned):
+                    return planned  # but not "remind me on sunday to be there at 8"
+        return self._match_in_order(text, offered, last)
+
+    def _match_in_order(self, text: str, offered: Offered, last: LastTurn) -> IntentMatch | None:
         s = copy(self._read(text))  # both share what is read without what was said before
         (s.referents, s.last), s.said_before, s.readings_of_talk = last, self.said_before, {}
         if not s.words:
             return None
-        if joined := self._join_day(s):
-            planned = self.match(joined, offered, last)
-            if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
-                return planned
         begins, ends, polite = self._core(s)
         found = self._judge(self._find(s, begins, ends, polite, offered), s, begins[-1], ends[-1], offered)
         if found is None or self._is_beside(found, s):
@@ -400,19 +404,42 @@ class IntentMatcher:
         return found
 
     def _join_day(self, s: Sentence) -> str:
-        """The text with the day that it begins with before its only time: "tomorrow turn the fan on at 8"; '' for another one."""
-        day = self.times.count_day(s.words)
-        if not day or s.asks:
+        """The text with its day before its only time of day, and without the "for" before it: "tomorrow turn the fan on at 8",
+        "set me for sunday the alarm at 6:45"; '' for another one.
+        """
+        asks = s.asks and not s.holds(self.words["requests"])
+        tables = (self.words["days"], self.words["calendar"], self._book.values("only_days"))
+        if asks or not any(map(s.holds, tables)):
             return ""
-        spans = {i: self.times.count_clock(s.words[i:]) for i in range(day, len(s.words))}
+        begin, day = next(((i, n) for i in range(len(s.words)) if (n := self._count_days(s, i))), (0, 0))
+        behind = begin + day
+        if not day:
+            return ""
+        spans = {i: self.times.count_clock(s.words[i:]) for i in range(len(s.words))}
         at = next((i for i, count in spans.items() if count), 0)
         within = range(at, at + spans.get(at, 0))
-        if not at or at == day or any(count and i not in within for i, count in spans.items()):
+        if at <= behind or any(count and i not in within for i, count in spans.items()):
             return ""
-        if any(self.times.count_day(s.words[i:]) for i in range(day, len(s.words))):
+        if any(self.times.count_day(s.words[i:]) for i in range(behind, len(s.words))):
             return ""
-        begin, clock = s.starts[day], s.starts[at]
-        return f"{s.raw[begin:clock]}{s.raw[s.starts[0] : begin].strip(' ,')} {s.raw[clock:]}"
+        if begin and any(s.after_comma(i) or s.end_of(self.words["splits"], i) for i in range(behind, at + 1)):
+            return ""
+        leads = (self.words["to"], self.words["at"], self._book.values("for_word"))
+        led = begin - (begin > 1 and any(s.words[begin - 1] in table for table in leads))
+        head, between = s.text(0, led) if led else "", s.text(behind, at)
+        return f"{head} {between} {s.raw[s.starts[begin] : s.starts[behind]].strip(' ,')} {s.raw[s.starts[at] :]}".strip()
+
+    def _count_days(self, s: Sentence, i: int) -> int:
+        """How many words from word `i` on name a day that is not today, or, behind the first word, the days of what comes again."""
+        near = s.words[i : i + MAX_SHORT_WORDS]
+        is_hour = not i or self.times.names_a_time(near) or self.times.names_a_day(near[:1])
+        return self.times.count_day(s.words[i:]) or (0 if is_hour else self.times.count_part(near))
+
+    def _has_own_text(self, match: IntentMatch) -> bool:
+        """Whether a job says what was said, or is looked for by it."""
+        usual = self.intents[match.intent].defaults.get("message", "")
+        own = match.arguments.get("message", usual) != usual and match.arguments.get("kind") != "tool"
+        return own or "_called" in match.said
 
     def _adds_to_switching(self, s: Sentence) -> bool:
         """Whether a sentence goes on with what was switched at a time: "and the light at ten" asks for no light of the bench."""
@@ -568,7 +595,8 @@ class IntentMatcher:
             return found
         other = lead(share, talk) if is_order or share >= MIN_TOPIC_SHARE else None
         is_shown = whole and found.tool == "output" and intent.kind == ""  # "dim the lamp": its level, and to what
-        if other and (found.missing or is_shown) and other.route == "proposal" and not other.arguments:
+        is_said = whole and self.moves(found) and not self._has_own_text(found)  # word by word, as an alarm
+        if other and (found.missing or is_shown or is_said) and other.route == "proposal" and not other.arguments:
             return found  # what is missing, asked for by its name
         if other and found.answer and not found.tool and self._is_elsewhere(other, s):
             return found  # which asks for two that are here

@@ -81,7 +81,7 @@ _CLAUSE_MARKS = frozenset(",.;:!?")
 _VOWELS = frozenset("aeiouhy")
 _UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
 _SIGNS = frozenset("+-|=")
-_TRIMMED_CHARS = "¿¡ \t\r\n.,;:?\"'“”"
+_TRIMMED_CHARS = "¿¡ \t\r\n.,;:?\"'“”„«»‹›"
 
 
 class SentenceSlot(NamedTuple):
