@@ -47,7 +47,7 @@ _LIST_TEXT = """
     before calendar at on on_date joins within to halves from_now oclock
     every bounds until recent since ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
-    plain apart counting narrows packs alternates more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times capitals
+    plain apart counting narrows packs alternates more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times capitals lasting
 """
 _LISTS = _LIST_TEXT.split()
 _WORD_TABLES = (*_LISTS, *_NUMBER_TABLES, *_OTHER_TABLES)

@@ -312,8 +312,11 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
             parts = [about[1]]
         elif clock := _FOUR_DIGITS.fullmatch(word):
             parts = [f"{clock[1]}:{clock[2]}"]  # "at 0630"
-        elif clock := _HOURS.fullmatch(word) if "h" in words["oclock"] else None:
-            parts = [f"{clock[1]}:{clock[2] or '00'}"]
+        elif (clock := _HOURS.fullmatch(word)) and (clock[2] or "h" in words["oclock"]):
+            is_length = "h" not in words["oclock"] or any(" ".join(split[-n:]) in words["lasting"] for n in (1, 2))
+            is_length = is_length and clock[2] is not None
+            hour, minute = (next(u for u, size in words["units"].items() if size == one) for one in (3600, 60))
+            parts = [clock[1], hour, clock[2], minute] if is_length else [f"{clock[1]}:{clock[2] or '00'}"]
         elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
             parts = word.replace("'", "' ", 1).replace("-", " ").split()
         elif "-" in word and word.replace("-", "").isalpha():

@@ -142,6 +142,7 @@ class WishMatcher(IntentMatcher):
             last.call,
             sum(last.referents.get("_passed", ())),
         )
+        told = self._say_reason(whole, told, offered, last) if len(told) == 1 else told
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
         steps = [match is not None and match.intent == "output_step" for _, match in told]
@@ -190,6 +191,42 @@ class WishMatcher(IntentMatcher):
             named |= {hit[0][1]} if hit else set()
             i, marks = end, marks or mark > 0
         return named if marks else set()
+    def _say_reason(self, text: str, told: list[Wish], offered: Offered, last: LastTurn) -> list[Wish]:
+        """Return `told`; a reminder without a text says the reason behind it: "remind me at 6, I have to fetch the kids".
+
+        A reason that names a day says nothing of one that comes in some time: "wake me in an hour, I work tonight".
+        """
+        said, match = told[0]
+        if "?" in text or not self._lacks_text(match):
+            return told
+        s, duties = Sentence(text[:MAX_CHARS], self.words), self._book.values("duty_word")
+        begins = [self._book.values(name) for name in ("because_word", "clause_word", "aside_word")]
+        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
+            begin = s.end_of(begins[0], i) or i
+            is_duty = s.end_of(duties, begin) > 0
+            is_own = begin > i or s.words[i] in self.words["tells"]
+            may_begin = is_duty or is_own or s.after_comma(i) or any(s.end_of(table, i) for table in begins)
+            alone = self.match(s.text(0, i), offered, last) if may_begin and begin < len(s.words) - 1 else None
+            if not is_whole(alone) or not alone.arguments.get("message") or not self._lacks_text(alone):
+                continue
+            reason = s.text(begin, max(begin + 1, self._begin_of_polite(s)))
+            why, rest = Sentence(reason, self.words), self.match(reason, offered, last)
+            if not self._is_statement(why) or (rest and (self.moves(rest) or rest.answer)):
+                continue
+            if self.says_time(reason):
+                return [(said, alone)] if is_own and "at_seconds" in alone.arguments else told
+            is_reminder = alone.intent != "cron_wake" and not s.holds(self._book.values("reminder_word"))
+            is_reminder &= alone.arguments == (match.arguments if match else {})
+            if is_duty or (is_reminder and not self._verbs.isdisjoint(why.words)):
+                return [(said, alone._replace(arguments=alone.arguments | {"message": reason}))]
+        return told
+
+    def _lacks_text(self, match: IntentMatch | None) -> bool:
+        """Whether a reminder, timer or alarm says only that it is time, or is only proposed; or nothing was understood."""
+        if not match or not is_complete(match):
+            return match is None or match.tool == "cron"
+        usual = self.intents[match.intent].defaults.get("message")
+        return match.tool == "cron" and usual is not None and match.arguments.get("message") == usual
 
     def _join_hour(self, text: str) -> str:
         """The text with the hour of a clause that only says when it is: "remind me of the dentist tomorrow, it's at 3"."""
