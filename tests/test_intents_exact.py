@@ -83,6 +83,7 @@ def said_as(slot):
 VALUES = {
     "pause": "until wednesday",
     "chore": "watering",
+    "no_chore": "no watering",
     "except_days": "sundays",
     "bounded": "tonight",
     "file": "plan.txt",

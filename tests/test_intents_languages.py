@@ -1107,7 +1107,7 @@ def orders(language):
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
     values |= {"rule_noun": "regla", "snooze_minutes": "10"} | dict.fromkeys(("later_on", "time_window"), when)
-    for slot in ("chore", "no_chore", "this_rule"):
+    for slot in ("chore", "no_chore", "chore_verb", "this_rule"):
         words = next(iter(table["slots"].get(slot, {}).get("values", {}).values()), "").split()
         values |= {slot: words[0].replace("_", " ")} if words else {}
     pauses = {"de": "bis montag", "es": "hasta el lunes", "fr": "jusqu' à lundi"}
@@ -1115,7 +1115,7 @@ def orders(language):
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     values |= {"old": item, "new": text, "old_value": "80", "tick": "coche", "reason": "est fini"}
-    values |= {"called_alarm": text.split()[-1], "timer_in": span, "timer_when": span, "timed_thing": item}
+    values |= {"called_alarm": text.split()[-1], "timer_in": span, "timer_at": span, "timer_when": span, "timed_thing": item}
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):
