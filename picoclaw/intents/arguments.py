@@ -587,7 +587,7 @@ def _set_level(draft: Draft) -> IntentMatch | None:
         before = last.get("level") if last.get("name") == found.get("name") else None
         if before is None or not str(level).isdecimal():
             return draft.unknown._replace(answer=word_exact(draft.book, "output_level"))
-        found["level"] = step_order(str(before), str(way * int(level)), last)["level"]
+        found["level"] = step_order(str(before), _word_step(draft, way), {})["level"]
     if is_said:
         found.pop("_step", None)  # "a bit brighter, say 65"
     lowers = is_said and draft.holds("lower_verb")
@@ -606,11 +606,20 @@ def _set_level(draft: Draft) -> IntentMatch | None:
 def _step_by(draft: Draft) -> IntentMatch | None:
     """So many percent less than before, of a level that was said."""
     before, step = str(draft.last.get("level")), str(draft.found.pop("_step", ""))
-    if not before.isdecimal():
+    way = -1 if step[:1] == "-" or (not step and draft.s.read_last("_lowers")) else 1
+    is_known = before.isdecimal() or (before == "on" and way < 0)
+    if not is_known or draft.found.get("name") != draft.last.get("name"):
         return draft.unknown._replace(answer=word_exact(draft.book, "output_level"))
-    way = "-" if step[:1] == "-" else ""
-    draft.found |= step_order(before, f"{way}{draft.found['level']}", draft.last)
+    draft.found |= step_order(before, _word_step(draft, way), {}) | ({"_lowers": "yes"} if way < 0 else {})
     return None
+
+
+def _word_step(draft: Draft, way: int) -> str:
+    """A step up or down by a number that is said, or by a share of what it is: "by half"."""
+    size = int(draft.found["level"])
+    numbers = draft.book.words["numbers"]
+    is_share = all(word.rstrip("%") != str(size) and numbers.get(word) != size for word in draft.s.words)
+    return f"*{1 + way * size / 100:g}" if is_share else str(way * size)
 
 
 def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:

@@ -656,7 +656,7 @@ class SlotReader:
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:
             lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
-            if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
+            if lacks.get(slot.name) or not slot.never.isdisjoint([*led, *s.words[i : i + count]]):
                 continue
             is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
             if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):
