@@ -596,6 +596,8 @@ class WishMatcher(IntentMatcher):
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
         parts = [part for part in SENTENCE_END.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
+        if len(parts) == 1 and parts[0] != text and is_whole(match := self.match(parts[0], offered, last)):
+            return [(parts[0], match)]  # "Thanks. And it should go off in an hour."
         ordinal = _ORDINAL_END.search(parts[0]) if parts else None
         if ordinal and ordinal[1] in self.words["on_date"]:
             return []  # "lieber am 2. Advent": no sentence ends there
