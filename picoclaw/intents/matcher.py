@@ -555,7 +555,7 @@ class IntentMatcher:
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
         if (
             whole
-            and intent.name in {"cron_add", "cron_skip_called", "rule_pause", "rule_pause_output"}
+            and intent.name in {"cron_add", "rule_pause", "rule_pause_output"}
             and topic in {"not_wanted", "clock"}
         ):
             return found  # "do not let me forget to turn the heater off": the order itself has the "not"
