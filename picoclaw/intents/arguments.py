@@ -22,6 +22,7 @@ from picoclaw.intents.changes import (
     change_weekday,
     find_clock,
     find_moved_end,
+    is_near_rule,
     is_of_some_days,
     keep_clock,
     keep_day,
@@ -64,6 +65,7 @@ _NAMED, _NAMES = READS | {"output", "output_history"}, frozenset({"sensor", "nam
 _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _NEAR_HOUR = 60  # minutes from the hour before, where a bare number is another hour
+_MIN_HOURS = 4  # of a number of hours that is more likely the hour of a rule
 _MAX_SECONDS = 86_400  # that an output is on
 _SECONDS = pattern(r'"seconds": ([\d.]+)')
 
@@ -496,7 +498,13 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
     rule, when = draft.found.get("rule", ""), draft.found.get("when")
     amount = find_bare_amount(draft.s, draft.found, draft.book.words)
     if isinstance(when, dict) and "at" not in when and (length := _find_length(draft)):
-        draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
+        clock = format_clock(int(length // 60)) if _MIN_HOURS * 3600 <= length < 86_400 else ""
+        words = draft.book.words
+        is_hour = any(word in words["oclock"] and word in words["units"] for word in draft.s.words)
+        if is_hour and clock and is_near_rule(draft.last, clock):  # "neuf heures et demie" behind "de sept à neuf heures"
+            draft.found = {"when": {"at": f"{clock}{OCLOCK}"}}
+        else:
+            draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
     end = draft.end or ("span" if draft.s.read_last("_span") and not draft.adds_more else "")
     if not {"_only", "_except"}.isdisjoint(draft.found) and not str(draft.last.get("when", "every ")).startswith(
         "every "
@@ -607,7 +615,7 @@ def _step_by(draft: Draft) -> IntentMatch | None:
     """So many percent less than before, of a level that was said."""
     before, step = str(draft.last.get("level")), str(draft.found.pop("_step", ""))
     way = -1 if step[:1] == "-" or (not step and draft.s.read_last("_lowers")) else 1
-    is_known = before.isdecimal() or (before == "on" and way < 0)
+    is_known = before.isdecimal() or (before == "on" and way < 0 and not draft.last.get("seconds"))
     if not is_known or draft.found.get("name") != draft.last.get("name"):
         return draft.unknown._replace(answer=word_exact(draft.book, "output_level"))
     draft.found |= step_order(before, _word_step(draft, way), {}) | ({"_lowers": "yes"} if way < 0 else {})

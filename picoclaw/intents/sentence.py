@@ -92,7 +92,7 @@ class SentenceSlot(NamedTuple):
     over before it. `part`: of a time, the part of the day that is meant, "same" or "morning"; of a calendar day, "span"; of an
     output or a number, "declared" where there has to be an output here. `whole`: nothing of it may be left out.
     `joins`: two readings in one sentence name one thing together; `without`: phrases that no text of it has;
-    `numbered`: words that a text does not follow when it begins with a number, as in "reminder 3".
+    `numbered`: words that a text, or a time, does not follow when it begins with a number, as in "reminder 3", "al 20".
     The kind is also the name of the method of SlotReader that reads it.
     """
 
@@ -656,7 +656,9 @@ class SlotReader:
             readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
         for value, count in readings:
             lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
-            if lacks.get(slot.name) or not slot.never.isdisjoint([*led, *s.words[i : i + count]]):
+            if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
+                continue
+            if not slot.numbered.isdisjoint([*led, near[0]]):
                 continue
             is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
             if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):

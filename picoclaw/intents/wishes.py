@@ -115,6 +115,7 @@ class WishMatcher(IntentMatcher):
         text = self._put_days_first(text, offered, last) if "," in text else text
         text = self._join_hour(text) if "," in text else text
         text = self._drop_told_day(text, last)
+        text = self._drop_once(text, offered)
         text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
         parts = self._match_as_said(text, offered, last)
@@ -442,6 +443,16 @@ class WishMatcher(IntentMatcher):
         parts = SENTENCE_END.split(text)
         kept = [part for part in parts if not self._tells_day(part, day)]
         return ", ".join(kept) if kept and self.says_time(kept[-1]) else text
+
+    def _drop_once(self, text: str, offered: Offered) -> str:
+        """A text without the "just once" that an alarm or a reminder ends with that comes once anyway."""
+        s, once = self._read(text), self._book.values("just_once")
+        ends = {self._begin_of_polite(s), len(s.words)} if s.holds(once) and not s.asks else set[int]()
+        for i in range(max(2, len(s.words) - 2 * MAX_SHORT_WORDS), len(s.words) if ends else 0):
+            match = self.match(s.text(0, i), offered) if s.end_of(once, i) in ends else None
+            if is_whole(match) and match.tool == "cron" and match.arguments.get("action") == "add":
+                return text if _REPEATS & match.arguments.keys() else s.text(0, i)
+        return text
 
     def _tells_day(self, text: str, day: str) -> bool:
         """Whether a text says that it is a day of the week, and no more."""
