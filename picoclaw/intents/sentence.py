@@ -658,7 +658,7 @@ class SlotReader:
             lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
             if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
                 continue
-            if not slot.numbered.isdisjoint([*led, near[0]]):
+            if not slot.numbered.isdisjoint(led or near[: "".join(near[1:2]).isdecimal()]):
                 continue
             is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
             if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):
