@@ -115,6 +115,7 @@ class WishMatcher(IntentMatcher):
         text = self._put_days_first(text, offered, last) if "," in text else text
         text = self._join_hour(text) if "," in text else text
         text = self._drop_told_day(text, last)
+        text = self._name_that_day(text, last)
         text = self._drop_once(text, offered)
         text = self._drop_reason(text, offered, last)
         text = self._drop_cause(text, offered, last)
@@ -443,6 +444,17 @@ class WishMatcher(IntentMatcher):
         parts = SENTENCE_END.split(text)
         kept = [part for part in parts if not self._tells_day(part, day)]
         return ", ".join(kept) if kept and self.says_time(kept[-1]) else text
+
+    def _name_that_day(self, text: str, last: LastTurn) -> str:
+        """A text behind the reminders of a day, or behind one, with its name for "that day"."""
+        s, those = self._read(text), self._book.values("that_day")
+        at = next((i for i in range(len(s.words)) if s.end_of(those, i)), -1)
+        if at < 0 or not (last.call.name == "cron" or last.call.arguments == SHOWN):
+            return text
+        day = str(self.said_before().get("_day") or last.call.arguments.get("at", "")).partition(" ")[0]
+        name = next((word for word, meant in self.words["days"].items() if meant == day != ""), "")
+        end = s.end_of(those, at)
+        return f"{s.text(0, at) if at else ''} {name} {s.text(end, len(s.words)) if end < len(s.words) else ''}".strip() if name else text
 
     def _drop_once(self, text: str, offered: Offered) -> str:
         """A text without the "just once" that an alarm or a reminder ends with that comes once anyway."""
