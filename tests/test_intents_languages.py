@@ -1115,7 +1115,14 @@ def orders(language):
     windows = {"de": "von 6 bis 8 uhr", "es": "de las 6 a las 8", "fr": "de 6 h à 8 h"}
     values |= {"machine": output, "file": "plan.txt", "content": text, "time_window": windows[language]}
     values |= {"old": item, "new": text, "old_value": "80", "tick": "coche", "reason": "est fini"}
-    values |= {"called_alarm": text.split()[-1], "rule_clause": text, "timer_in": span, "timer_at": span, "timer_when": span, "timed_thing": item}
+    values |= {
+        "called_alarm": text.split()[-1],
+        "rule_clause": text,
+        "timer_in": span,
+        "timer_at": span,
+        "timer_when": span,
+        "timed_thing": item,
+    }
     for key, intent in table["intents"].items():
         kind = ENGLISH["intents"].get(key, {}) | intent
         if not (kind.get("acts") or kind.get("adds")) or kind.get("after"):

@@ -501,7 +501,9 @@ def _retime_rule(draft: Draft) -> IntentMatch | None:
         clock = format_clock(int(length // 60)) if _MIN_HOURS * 3600 <= length < 86_400 else ""
         words = draft.book.words
         is_hour = any(word in words["oclock"] and word in words["units"] for word in draft.s.words)
-        if is_hour and clock and is_near_rule(draft.last, clock):  # "neuf heures et demie" behind "de sept à neuf heures"
+        if (
+            is_hour and clock and is_near_rule(draft.last, clock)
+        ):  # "neuf heures et demie" behind "de sept à neuf heures"
             draft.found = {"when": {"at": f"{clock}{OCLOCK}"}}
         else:
             draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"

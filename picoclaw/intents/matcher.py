@@ -427,7 +427,9 @@ class IntentMatcher:
         leads = (self.words["to"], self.words["at"], self._book.values("for_word"))
         led = begin - (begin > 1 and any(s.words[begin - 1] in table for table in leads))
         head, between = s.text(0, led) if led else "", s.text(behind, at)
-        return f"{head} {between} {s.raw[s.starts[begin] : s.starts[behind]].strip(' ,')} {s.raw[s.starts[at] :]}".strip()
+        return (
+            f"{head} {between} {s.raw[s.starts[begin] : s.starts[behind]].strip(' ,')} {s.raw[s.starts[at] :]}".strip()
+        )
 
     def _count_days(self, s: Sentence, i: int) -> int:
         """How many words from word `i` on name a day that is not today, or, behind the first word, the days of what comes again."""

@@ -193,6 +193,7 @@ class WishMatcher(IntentMatcher):
             named |= {hit[0][1]} if hit else set()
             i, marks = end, marks or mark > 0
         return named if marks else set()
+
     def _say_reason(self, text: str, told: list[Wish], offered: Offered, last: LastTurn) -> list[Wish]:
         """Return `told`; a reminder without a text says the reason behind it: "remind me at 6, I have to fetch the kids".
 
@@ -454,7 +455,11 @@ class WishMatcher(IntentMatcher):
         day = str(self.said_before().get("_day") or last.call.arguments.get("at", "")).partition(" ")[0]
         name = next((word for word, meant in self.words["days"].items() if meant == day != ""), "")
         end = s.end_of(those, at)
-        return f"{s.text(0, at) if at else ''} {name} {s.text(end, len(s.words)) if end < len(s.words) else ''}".strip() if name else text
+        return (
+            f"{s.text(0, at) if at else ''} {name} {s.text(end, len(s.words)) if end < len(s.words) else ''}".strip()
+            if name
+            else text
+        )
 
     def _drop_once(self, text: str, offered: Offered) -> str:
         """A text without the "just once" that an alarm or a reminder ends with that comes once anyway."""
