@@ -181,10 +181,10 @@ def find_moved_end(begin: str, seconds: float, at: str) -> str:
 
 def is_near_rule(last: Mapping[str, Any], clock: str) -> bool:
     """Whether a time of day is near to the beginning or the end of the last rule by the clock."""
-    begin = _CLOCK.search(str(last.get("when", "")))
+    begin = CLOCK_TIME.search(str(last.get("when", "")))
     lasts = parse_duration(str(dict(last.get("options") or {}).get("lasts") or "0 s"))
     ends = [count_minutes(begin[0]), count_minutes(begin[0]) + int(lasts // 60)] if begin else []
-    return any((count_minutes(clock) - one + _NEAR_MINUTES) % 720 <= 2 * _NEAR_MINUTES for one in ends)
+    return any((count_minutes(clock) - one + NEAR_MINUTES) % 720 <= 2 * NEAR_MINUTES for one in ends)
 
 
 def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:

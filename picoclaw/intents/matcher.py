@@ -288,9 +288,9 @@ class IntentMatcher:
         """
         if joined := self._join_day(s := self._read(text)):
             planned = self._match_in_order(joined, offered, last)
-            if is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned):
-                if self.times.count_day(s.words) or not self._has_own_text(planned):
-                    return planned  # but not "remind me on sunday to be there at 8"
+            is_plan = is_whole(planned) and planned.tool in {"cron", "rule"} and self.moves(planned)
+            if planned and is_plan and (self.times.count_day(s.words) or not self._has_own_text(planned)):
+                return planned  # but not "remind me on sunday to be there at 8"
         return self._match_in_order(text, offered, last)
 
     def _match_in_order(self, text: str, offered: Offered, last: LastTurn) -> IntentMatch | None:

@@ -450,7 +450,7 @@ class WishMatcher(IntentMatcher):
         """A text behind the reminders of a day, or behind one, with its name for "that day"."""
         s, those = self._read(text), self._book.values("that_day")
         at = next((i for i in range(len(s.words)) if s.end_of(those, i)), -1)
-        if at < 0 or not (last.call.name == "cron" or last.call.arguments == SHOWN):
+        if at < 0 or not (last.call.name == "cron" or last.call.arguments == LOOK_UP):
             return text
         day = str(self.said_before().get("_day") or last.call.arguments.get("at", "")).partition(" ")[0]
         name = next((word for word, meant in self.words["days"].items() if meant == day != ""), "")
