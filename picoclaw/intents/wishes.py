@@ -197,7 +197,7 @@ class WishMatcher(IntentMatcher):
     def _say_reason(self, text: str, told: list[Wish], offered: Offered, last: LastTurn) -> list[Wish]:
         """Return `told`; a reminder without a text says the reason behind it: "remind me at 6, I have to fetch the kids".
 
-        A reason that names a day says nothing of one that comes in some time: "wake me in an hour, I work tonight".
+        A reason that names a time says nothing of when it comes: "wake me in an hour, I work tonight".
         """
         said, match = told[0]
         if "?" in text or not self._lacks_text(match):
@@ -217,7 +217,9 @@ class WishMatcher(IntentMatcher):
             if not self._is_statement(why) or (rest and (self.moves(rest) or rest.answer)):
                 continue
             if self.says_time(reason):
-                return [(said, alone)] if is_own and "at_seconds" in alone.arguments else told
+                names_day = any(self.times.count_day(why.words[n:]) for n in range(len(why.words)))
+                is_apart = (is_own and "at_seconds" in alone.arguments) or (is_duty and not names_day)
+                return [(said, alone)] if is_apart else told
             is_reminder = alone.intent != "cron_wake" and not s.holds(self._book.values("reminder_word"))
             is_reminder &= alone.arguments == (match.arguments if match else {})
             if is_duty or (is_reminder and not self._verbs.isdisjoint(why.words)):
