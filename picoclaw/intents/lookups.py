@@ -145,7 +145,9 @@ class Lookup:
         return [row for row in rows if any(f" {clock}" in row for clock in clocks)]
 
     def _find_rules(self, name: str, rows: Rows) -> Rows:
-        """The rules, whose rows are not in the owner's words, that have most of those of a name."""
+        """The rules, whose rows are not in the owner's words, that have most of those of a name; by the clock where that says "at night"."""
+        if self._matcher.names_part_of_day(name):
+            rows = [row for row in rows if _CLOCK_OF_ROW.search(row)]
         return [rows[n] for n in find_likest(self._matcher.list_like(name) or name.split(), rows)]
 
     def name_waiting(self, match: IntentMatch, name: str) -> IntentMatch | None:

@@ -1351,6 +1351,11 @@ class IntentMatcher:
     def says_both(self, text: str) -> bool:
         return self._read(text).holds(self._book.values("both_word"))
 
+    def names_part_of_day(self, text: str) -> bool:
+        """Whether a word of a text is one for a part of the day, whatever stands before it: "night"."""
+        parts = {phrase.split()[-1] for phrase, (_, usual) in self.words["parts"].items() if usual}
+        return not parts.isdisjoint(self._read(text).words)
+
     def says_time(self, text: str) -> bool:
         """Whether a text names a day or a time of day."""
         words = self._read(text).words
