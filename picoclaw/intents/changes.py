@@ -32,7 +32,7 @@ _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
 NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
-_DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
+DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
 
 
 def keep_half_day(
@@ -268,7 +268,7 @@ def change_calendar(calendar: str, clock: str, only: str = "", without: str = ""
     days, at = found[1], clock or found[2]
     if only or without:
         numbers = (str(CRON_WEEKDAYS.index(day)) for day in re.findall(r"\w+", days) if day in WEEKDAYS)
-        named = _DAY_NUMBERS.get(days) or ",".join(numbers)
+        named = DAY_NUMBERS.get(days) or ",".join(numbers)
         kept = list_day_numbers(named) if named and (is_more or without) else set()
         days = _name_days(list_day_numbers(only) | kept if only else kept - list_day_numbers(without))
     return f"every {days} at {at}" if days else ""

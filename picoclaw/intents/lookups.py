@@ -6,7 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from picoclaw.errors import WAITING_FOR_APPROVAL
-from picoclaw.intents.changes import change_days, change_weekday, keep_half_day, leave_out_times
+from picoclaw.intents.changes import (
+    DAY_NUMBERS,
+    change_days,
+    change_weekday,
+    keep_half_day,
+    leave_out_times,
+    list_day_numbers,
+)
 from picoclaw.intents.conversation import LOOK_UP, find_likest, is_alike, keep_days, keep_named
 from picoclaw.intents.grammar import IntentMatch, Wish, fill_fields, make_match
 from picoclaw.intents.results import ResultWording
@@ -163,7 +170,9 @@ class Lookup:
     def _use_row(self, match: IntentMatch, row: str, number: str, name: str) -> IntentMatch:
         """The wish for one row of a list: of several days or times of day, the others stay where one is removed."""
         one: dict[str, Any] = {"name": number} if match.tool == "rule" else {"job": int(number)}
-        days = ",".join(str(n) for n, named in enumerate(CRON_WEEKDAYS) if f" {named}" in row)
+        spans = (numbers for named, numbers in DAY_NUMBERS.items() if f" every {named} at" in row)
+        named = (n for n, one in enumerate(CRON_WEEKDAYS) if f" {one}" in row)
+        days = ",".join(map(str, sorted(list_day_numbers(next(spans, ""))) or named))
         clock = _CLOCK_OF_ROW.search(row)
         weekly = f"{int(clock[2])} {int(clock[1])} * * {days}" if clock and days else ""
         if match.arguments.get("action") == "remove":
