@@ -207,8 +207,9 @@ class Lookup:
         return match._replace(arguments=match.arguments | turned, said=said)
 
     def _read_weekday(self, name: str) -> str:
-        """The day of the week that a name is; '' for none."""
-        day = str(self._matcher.words["days"].get(fold_name(name.lower()), ""))
+        """The day of the week that a name is, behind its "on"; '' for none."""
+        words, leads = fold_name(name.lower()).split(), self._matcher.words["on"]
+        day = str(self._matcher.words["days"].get(" ".join(words[words[0] in leads :]) if words else "", ""))
         return day if day in WEEKDAYS else ""
 
     def _read_clocks(self, name: str) -> list[str]:
