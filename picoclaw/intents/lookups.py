@@ -145,7 +145,7 @@ class Lookup:
         called = (name, day, day[:3], *self._matcher.list_outputs(name))
         if fits := [row for row in rows if any(_is_called(one, row) for one in called)]:
             return fits  # "the one on sunday" as well
-        due = self._matcher.read_due_day(name) if now else ""
+        due = self._matcher.read_due_day(self._drop_on(name)) if now else ""
         if now and due and (fits := keep_days("\n".join(rows), due, now.date()).splitlines()) and fits[0] in rows:
             return fits
         clocks = self._read_clocks(name)
@@ -207,10 +207,14 @@ class Lookup:
         return match._replace(arguments=match.arguments | turned, said=said)
 
     def _read_weekday(self, name: str) -> str:
-        """The day of the week that a name is, behind its "on"; '' for none."""
-        words, leads = fold_name(name.lower()).split(), self._matcher.words["on"]
-        day = str(self._matcher.words["days"].get(" ".join(words[words[0] in leads :]) if words else "", ""))
+        """The day of the week that a name is; '' for none."""
+        day = str(self._matcher.words["days"].get(fold_name(self._drop_on(name).lower()), ""))
         return day if day in WEEKDAYS else ""
+
+    def _drop_on(self, name: str) -> str:
+        """A name without the "on" that it begins with, as "am Sonntag" does."""
+        first, _, rest = name.partition(" ")
+        return rest if rest and first.lower() in self._matcher.words["on"] else name
 
     def _read_clocks(self, name: str) -> list[str]:
         """The times of day that a name may be, "the 7 o'clock one" both 07:00 and 19:00."""
