@@ -120,6 +120,8 @@ def _make_since(match: re.Match[str], now: datetime) -> TimeRange:
     if clock := re.fullmatch(r"(\d{1,2})(?::(\d\d))?", match[1]):
         begin = get_midnight(now.date(), now).replace(hour=int(clock[1]), minute=int(clock[2] or 0))
         return TimeRange(begin if begin <= now else _get_yesterday_at(begin, now), now)
+    if at := _DAY_AT.fullmatch(match[1]):
+        return TimeRange(_find_clock(_match_day(at[1], now), int(at[2]), int(at[3])), now)
     found = _match_range(match[1], now)
     if found is None:
         raise ValueError
@@ -269,6 +271,7 @@ _DAY = (
     r"(?:last |on |day before |day after )?\w+day|\d{4}-\d\d-\d\d|\S+ days ago|\d{1,2}(?:st|nd|rd|th)"
     rf"|\d{{1,2}} (?:{'|'.join(MONTHS)})"
 )
+_DAY_AT = pattern(r"(\S.*?) at (\d{1,2}):(\d\d)")
 _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRange]]
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
@@ -289,8 +292,8 @@ _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"(?:on )?(\d{1,2})(?:st|nd|rd|th)()()()"), _make_day_of_year),
     (pattern(r"(?:(\S.*?) )?from (\d{1,2}):(\d\d) to (\d{1,2}):(\d\d)"), _make_clock_range),
     (pattern(r"at (\d{1,2}):(\d\d)"), _make_around),
-    (pattern(r"(\S.*?) at (\d{1,2}):(\d\d)"), _make_around_of_day),
     (pattern(r"since (.+)"), _make_since),
+    (_DAY_AT, _make_around_of_day),
     (pattern(r"(.+) before last .+"), _make_last_before),
     (pattern(r"(?:from |between )?(\S.*) (?:to|until|till|and|-|–) (.+)"), _make_between),
     (pattern(r"(?:last |past |previous )?(.+)"), _make_last),

@@ -525,11 +525,15 @@ def _join_times(times: list[str], before: str, *, apart: bool) -> list[str]:
     if len(clocks) + len(parts) == len(days) == 1 and len(times) == 2:
         is_today = days[0] == "today" and not clocks
         return [f"this {parts[0]}" if is_today else put_at_night(f"{days[0]} {(clocks or parts)[0]}")]
+    since = [time for time in times if time.removeprefix("since ") in _DAYS - {time, "today", "last night"}]
+    if len(since) == len(clocks) == 1 and len(times) == 2 and clocks[0].startswith("at "):
+        return [f"{since[0]} {clocks[0]}"]  # "since yesterday at noon"
     in_part = [found for time in times if (found := _IN_PART.fullmatch(time))]
     if len(in_part) == len(clocks) == 1 and len(times) == 2 and clocks[0].startswith("at "):
         day, part = in_part[0].groups()
         clock = put_late(clocks[0]) if part != "morning" else clocks[0]
-        return [clock if day == "this" else f"{day} {clock}"]
+        named = {"this": clock, "since this": f"since {clock.removeprefix('at ')}"}
+        return [named.get(day, f"{day} {clock}")]
     found = WITH_CLOCK.fullmatch(before)
     if days == times and len(days) == 1 and found:
         when = put_at_night(f"{days[0]} {found[2]}")

@@ -430,7 +430,7 @@ class TimeReader:
                 yield f"{day} to {last}", _count_words(tail, stop)
             elif is_clock:
                 clock = self.put_past_noon(value["at"], tail[end:][:more])
-                yield f"{day} at {clock}", _count_words(tail, end + more)
+                yield f"{'since ' if since else ''}{day} at {clock}", _count_words(tail, end + more)
             else:
                 yield f"{'since ' if since else ''}{day}", _count_words(tail, end)
         if since:
