@@ -273,13 +273,13 @@ class IntentMatcher:
 
     def find_undeclared_device(self, text: str) -> str:
         """What a text most likely wants to switch that is not declared here, such as a heater; '' for none."""
-        s, orders = self._read(text), self.topics.proposed
-        if "output" not in self._declared.values():
-            return ""
+        s, orders = self._read(text), self.topics.proposed.keys() | {"output_can"}
         named = next((word for word in s.words if word in self._book.slot("device").before), "")
         share = sum(share for share, name in self._score(s) if name in orders and name.startswith("output"))
-        is_order = share >= MIN_DEVICE and not s.asks and not s.holds(self.words["past"])
-        return named if is_order and named not in self._names and not self.list_outputs(text) else ""
+        is_question = s.asks and not s.holds(self.words["requests"])  # "is the heater on?"
+        if share < MIN_DEVICE or is_question or s.holds(self.words["past"]) or "output" not in self._declared.values():
+            return ""
+        return "" if named in self._names or self.list_outputs(text) else named
 
     def match(self, text: str, offered: Offered = None, last: LastTurn = NO_TURN) -> IntentMatch | None:
         """What `text` means, or None: no template and no frame fits it, and the classifier knows no topic.
