@@ -245,8 +245,9 @@ class TimeReader:
 
     def once(self, near: Sequence[str], part: str) -> Iterator[tuple[dict[str, Any], int]]:
         """How much later, or at what time of day, in arguments of a job; with how many words say so."""
-        on, at = self._words["on"], self._words["at"]
-        if not self._may_begin(near) or (near[0] in on and near[1:2] and near[1] in {*on, *at}):
+        if not self._may_begin(near):
+            return
+        if near[0] in self._words["on"] and near[1:2] and near[1] in {near[0], *self._words["at"]}:
             return  # "put the kettle on at 7"
         tail = " ".join(near)
         if self._yearly.match(tail):
