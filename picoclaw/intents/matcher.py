@@ -613,7 +613,9 @@ class IntentMatcher:
             is_condition = self._says_if(s) and not topic.startswith("rule_")
             is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
             ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (topic[:6] != "output")]
-            is_order = is_wish and not self._is_negated(s, len(s.words), ends)
+            said_no = s.end_of(self.words["declines"], begin)  # "no alarm tomorrow"
+            is_no = s.words[begin] not in self.words["it"] and 0 < said_no < len(s.words) and not s.after_comma(said_no)
+            is_order = is_wish and not is_no and not self._is_negated(s, len(s.words), ends)
             verbs = self.words["verbs"].keys()
             is_past = verbs.isdisjoint(s.words) or s.holds(self.words["past"])
             is_told = s.words[begin] in self.words["tells"] and is_past
@@ -716,7 +718,7 @@ class IntentMatcher:
                 if (
                     is_whole(match)
                     and match.score == 1.0
-                    and not ("level" in match.arguments and find_way(self._book, s, match.arguments))
+                    and not ("level" in match.arguments and self._names_step(s, match))
                     and self._names_driven(s, match)
                     and self.topics.is_answer(topic, [self.topics.find_topic_of(match)])
                 ):
@@ -739,6 +741,10 @@ class IntentMatcher:
             if intent.exact
             else None
         )
+
+    def _names_step(self, s: Sentence, match: IntentMatch) -> bool:
+        """Whether a level goes up or down by what is said: "a third brighter" is no third."""
+        return find_way(self._book, s, match.arguments) != 0 or s.holds(self._book.values("step"))
 
     def _names_driven(self, s: Sentence, match: IntentMatch) -> bool:
         """Whether the output that a match switches is named, or has a verb: "heat the beds" is no "water the plants"."""
@@ -1231,6 +1237,8 @@ class IntentMatcher:
         text = Sentence(message, self.words)
         if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
             return True  # "..., it's at 3"
+        if words[-1:] and words[-1] in self.words["before"] and not self.words["units"].keys().isdisjoint(words):
+            return True  # "10 minutes before" "6"
         day = self.times.count_part(words[:MAX_SHORT_WORDS])
         rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
         if day and (day == len(Sentence(message.partition(":")[0], self.words).words) or (rest and is_clock)):

@@ -321,6 +321,7 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
             parts = word.replace("'", "' ", 1).replace("-", " ").split()
         elif "-" in word and word.replace("-", "").isalpha():
             parts = word.replace("-", " ").split()
+            parts = [word] if all(part in words["days"] for part in parts) else parts  # "tue-thu" are not those two
         else:
             parts = _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
         split += parts
@@ -639,6 +640,8 @@ class SlotReader:
         near = near[: next((at for at in range(1, len(near)) if near[at] in stops), len(near))]
         led = s.words[max(0, i - 1) : i] if near[0].isdecimal() else []  # "au 4" is a day
         led = [word for word in led if word in self._words["on_date"]]
+        if self.times.is_date_of_months([*led, *near]):
+            return
         readings = [(value, n - len(led)) for value, n in self.times.once([*led, *near], slot.part)]
         back = self._words["back" if slot.kind == "seconds" else "before"]  # "the day before" is not in a day
         if s.words[i] in self._words["ignore"] or any(near[end + 1 :] and near[end] in back for _, end in readings):

@@ -401,6 +401,11 @@ class TimeReader:
             pieces += [self._days(tail, at, plain=True)[2]]
         return _count_words(tail, max(pieces, default=0))
 
+    def is_date_of_months(self, near: Sequence[str]) -> bool:
+        """Whether words begin with a day of every month or year: "the 3rd of every month" is not the 3rd."""
+        tail = " ".join(near)
+        return any(one.match(tail) for one in (self._monthly, self._yearly)) if self._may_begin(near) else False
+
     def repeated(self, near: Sequence[str], part: str) -> Iterator[tuple[RepeatTime, int]]:
         """What comes again: "every 30 minutes", "every day at 7", "at 18:00 on weekdays"."""
         if not self._may_begin(near):

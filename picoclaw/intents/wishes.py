@@ -46,6 +46,7 @@ _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
+_PLANNED_LEVEL = pattern(r'"level": "\d')
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
 _STOPS = ENDS | {"pause", "skip"}
@@ -965,7 +966,9 @@ class WishMatcher(IntentMatcher):
         told |= is_apart and self._is_statement(Sentence(tail, self.words))  # "... the beans? It must be noted."
         is_text = self._moves_with_text(first)  # "remind me at 8 of the bread": German "die" is no "it" there
         said = [] if is_text else [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
-        begins = [n for n in range(min(end, most), 0, -1) if s.words[n - 1] not in self.words["units"]]
+        has_clock = any(self.times.count_clock(tail.split()[n:]) for n in range(2))  # "um 7 ... und um 9 am Wochenende"
+        clock = next((n for n in range(1, end) if self.times.count_clock(s.words[n:])), end) if has_clock else end
+        begins = [n for n in range(min(end, clock, most), 0, -1) if s.words[n - 1] not in self.words["units"]]
         said += [f"{s.text(0, begin)} {tail}" for begin in (begins[::-1] if is_text else begins)]
         named = self.list_outputs(tail)
         for text in () if told else said:
@@ -973,6 +976,8 @@ class WishMatcher(IntentMatcher):
             is_more = match is not None and "_more" in match.said and len(named) == 1  # the first one again
             if not is_whole(match) or match.intent != first.intent or is_more:
                 continue
+            if "_span" in match.said and _PLANNED_LEVEL.search(str(first.arguments)):
+                return None  # "the lamp at 7 to 40 and at 9 to 20"
             new = {name: value for name, value in match.arguments.items() if named or name != "name"}
             if not new.items() <= first.arguments.items():  # "..., it is hot" orders nothing
                 return match
