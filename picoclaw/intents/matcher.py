@@ -816,7 +816,9 @@ class IntentMatcher:
             if slot.kind == "text":
                 picked = self._follow(slot, s, left) or self._pick_text(s, left) if slot.after else ""
                 told[name] = text = picked if slot.after else self._rest(slot, s, left)
-                if len(text.split()) < _MIN_TEXT:
+                spoken, tables = Sentence(text, self.words).words, (self.words["units"], self.words["before"])
+                counts_back = any(one in tables[0] and then in tables[1] for one, then in pairwise(spoken))
+                if counts_back or len(text.split()) < _MIN_TEXT:  # "2 hours before the film"
                     return "", left
                 continue
             spans = self.words["span_begins"] if slot.kind in _LENGTHS else ()  # "de six heures à vingt heures"
@@ -1237,7 +1239,7 @@ class IntentMatcher:
         text = Sentence(message, self.words)
         if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
             return True  # "..., it's at 3"
-        if words[-1:] and words[-1] in self.words["before"] and not self.words["units"].keys().isdisjoint(words):
+        if len(words) > 1 and words[-1] in self.words["before"] and self._says_nothing(" ".join(words[:-1])):
             return True  # "10 minutes before" "6"
         day = self.times.count_part(words[:MAX_SHORT_WORDS])
         rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
