@@ -96,7 +96,8 @@ _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
-_SAYING, _SAYING_OF_TIME = ("negations", "past", "days", "until", "bounds"), ("months", "every", "repeats")
+_SAYING = ("negations", "past", "days", "until", "bounds")
+_SAYING_OF_TIME = ("months", "every", "repeats", "parts")
 _TIME_KINDS = frozenset({"time", "repeat", "calendar"})
 _EARLIER_DAYS = frozenset({"yesterday", "day before yesterday"})
 _LENGTHS = frozenset({"length", "seconds"})
@@ -816,8 +817,8 @@ class IntentMatcher:
             if slot.kind == "text":
                 picked = self._follow(slot, s, left) or self._pick_text(s, left) if slot.after else ""
                 told[name] = text = picked if slot.after else self._rest(slot, s, left)
-                spoken, tables = Sentence(text, self.words).words, (self.words["units"], self.words["before"])
-                counts_back = any(one in tables[0] and then in tables[1] for one, then in pairwise(spoken))
+                spoken, before = Sentence(text, self.words).words, self.words["before"]
+                counts_back = any(one in self.words["units"] and then in before for one, then in pairwise(spoken))
                 if counts_back or len(text.split()) < _MIN_TEXT:  # "2 hours before the film"
                     return "", left
                 continue
@@ -1239,6 +1240,11 @@ class IntentMatcher:
         text = Sentence(message, self.words)
         if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
             return True  # "..., it's at 3"
+        joints = [0, *(text.end_of(self.words["splits"], i) for i in range(1, len(words)))]
+        leads = (self._book.values("for_word"), self.words["to"], self.words["units"])
+        numbers = (n + 1 for n in joints if n < len(words) and words[n].isdecimal())
+        if "at_seconds" in match.arguments and any(text.end_of(table, n) for n in numbers for table in leads):
+            return True  # "5 minutes for the eggs and 8 for the pasta" are two
         if len(words) > 1 and words[-1] in self.words["before"] and self._says_nothing(" ".join(words[:-1])):
             return True  # "10 minutes before" "6"
         day = self.times.count_part(words[:MAX_SHORT_WORDS])

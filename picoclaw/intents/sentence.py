@@ -606,6 +606,8 @@ class SlotReader:
             return
         if word in slot.never or (slot.name == "level" and i in s.counts) or (i and s.words[i - 1] in slot.drop):
             return  # "until ten" is an hour
+        if slot.name == "job" and s.longest(self._words["units"], i + 1):
+            return  # "timer 5 minutes" is none of a number
         gap = s.raw[: s.starts[i] + 1].rstrip(word).rstrip() if i else ""
         if s.raw[s.starts[i]] in _MINUS or (gap and gap[-1] in _DASHES):
             return
