@@ -1245,6 +1245,8 @@ class IntentMatcher:
         numbers = (n + 1 for n in joints if n < len(words) and words[n].isdecimal())
         if "at_seconds" in match.arguments and any(text.end_of(table, n) for n in numbers for table in leads):
             return True  # "5 minutes for the eggs and 8 for the pasta" are two
+        if words and not {words[-1], f"{words[-1]}'"}.isdisjoint(self.words["bounds"]):
+            return True  # "drink every two hours until" "6"
         if len(words) > 1 and words[-1] in self.words["before"] and self._says_nothing(" ".join(words[:-1])):
             return True  # "10 minutes before" "6"
         day = self.times.count_part(words[:MAX_SHORT_WORDS])

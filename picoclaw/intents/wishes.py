@@ -46,6 +46,7 @@ _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
+_OUTPUT_NAME = pattern(r'"name": "[^"]*"')
 _PLANNED_LEVEL = pattern(r'"level": "\d')
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
@@ -145,7 +146,7 @@ class WishMatcher(IntentMatcher):
             last.call,
             sum(last.referents.get("_passed", ())),
         )
-        told = self._say_reason(whole, told, offered, last) if len(told) == 1 else told
+        told = self._say_reason(whole, told, offered, last) if len(told) == 1 else self._join_off_later(told)
         made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
         told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
         steps = [match is not None and match.intent == "output_step" for _, match in told]
@@ -226,6 +227,22 @@ class WishMatcher(IntentMatcher):
             if is_duty or (is_reminder and not self._verbs.isdisjoint(why.words)):
                 return [(said, alone._replace(arguments=alone.arguments | {"message": reason}))]
         return told
+
+    def _join_off_later(self, told: list[Wish]) -> list[Wish]:
+        """Return `told`; "on at 6, and off an hour later" is on for an hour."""
+        if len(told) != 2:
+            return told
+        (_, first), (said, then) = told
+        if not first or not then or first.arguments.get("kind") != "tool":
+            return told
+        on, off = (str(one.arguments.get("message", "")) for one in (first, then))
+        name, length = _OUTPUT_NAME.search(on), then.arguments.get("at_seconds")
+        is_later = any(word in self.words["from_now"] for word in self._read(said).words)
+        is_same = name is not None and name[0] in off and '"off"' in off and '"off"' not in on and '"seconds"' not in on
+        if not length or not is_same or not is_later or "at_seconds" in first.arguments:
+            return told
+        given = first.arguments | {"message": f'{on.removesuffix("}")}, "seconds": {length}}}'}
+        return [(told[0][0], first._replace(arguments=given))]
 
     def _lacks_text(self, match: IntentMatch | None) -> bool:
         """Whether a reminder, timer or alarm says only that it is time, or is only proposed; or nothing was understood."""
