@@ -81,6 +81,7 @@ MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
+MIN_WHEN = 0.3
 MIN_DEVICE = 0.3
 """The share of orders to outputs from which on what they name is missed, where it is not declared."""
 MAX_TALK_SHARE = 0.4  # of the share of an order
@@ -313,6 +314,8 @@ class IntentMatcher:
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):
+            return None
+        if found.tool == "output_history" and found.route in {"frame", "topic"} and self._means_quantity(s):
             return None
         if "_named" in found.said:  # a rule by what it is about, which the list of them tells
             topic_name = self.topics.find_topic_of(found)
@@ -661,8 +664,6 @@ class IntentMatcher:
                 return None  # "on my christmas list"
             slots = {"_list": lists_named[0]} if lists_named else {}
         slots |= find_named(self._book, intent, s, slots)
-        if intent.tool == "output_history" and self._means_quantity(s):
-            return None
         if intent.tool == "output":
             named = {name for kind, name in s.list_values(s.names) if kind == "output"}
             slots = {name: value for name, value in slots.items() if name != "_name"}
@@ -681,12 +682,11 @@ class IntentMatcher:
         return match if not match.missing else None
 
     def _means_quantity(self, s: Sentence) -> bool:
-        """Whether what may be an output's name is what a sensor measures that is named, too: the light that a bench gets."""
+        """Whether what may be an output's name is what is measured: "when did it get light?" asks of no lamp."""
         quantities, switching = self._book.values("quantity"), ("on_word", "off_word", "running_word")
-        named = [(i, hit[0][0]) for i in range(len(s.words)) if (hit := s.longest(s.names, i))]
+        named = [i for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "output"]
         is_switched = any(s.holds(self._book.values(name)) for name in switching)
-        is_quantity = all(s.longest(quantities, i) for i, kind in named if kind == "output")
-        return is_quantity and not is_switched and any(kind == "sensor" for _, kind in named)
+        return bool(named) and not is_switched and all(s.longest(quantities, i) for i in named)
 
     def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the place in a match is none that is declared here: "du sol sur sept jours"."""
@@ -770,6 +770,11 @@ class IntentMatcher:
     def read_place(self, text: str) -> int:
         """Which of a list a text of a few words names by its place, -1 the last; 0 where it names none."""
         return next(iter(self._read(text).list_values(self.words["ordinals"])), 0)
+
+    def asks_when_measured(self, text: str) -> bool:
+        """Whether a text likely asks when a value was so, and for no date: "when did it get dark yesterday?"."""
+        is_named = any(self._read(text).list_values(self._book.values("quantity")))
+        return is_named and any(name == "?when" and share >= MIN_WHEN for share, name in self._score(self._read(text)))
 
     def names_quantity(self, text: str, quantity: str) -> bool:
         """Whether a text says what is measured."""

@@ -207,6 +207,7 @@ class IntentProvider:
             wishes = self._join_last(clean_text(turns[-1][0].text), text, offered) or wishes
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
         may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
+        may_count &= not self._matcher.asks_when_measured(text)
         asking = self._matcher.words["questions"]
         if may_count and all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes):
             wishes = self._match_sum(messages, asked) or wishes

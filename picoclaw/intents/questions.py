@@ -54,6 +54,7 @@ _NOW = frozenset({"now", "all"})
 """Topics that no time belongs to; what is said of one is beside them."""
 _OF_TWO = frozenset({"compare", "comparetime", "more"})
 _COMPARING = frozenset({"than_word", "compare_word", "more", "higher_word", "lower_word"})
+_OF_EXTREME = ("past", "past_verb", "when_word", "figure")
 _FIGURES = frozenset({"low", "high", "mean"})
 
 
@@ -298,6 +299,9 @@ class QuestionReader:
         declared = {name for _, name in s.names.values()}
         if not declared.isdisjoint(sensors):  # "the water in the tank"
             sensors = [one for one in sensors if one in declared]
+        if not before and sensors and any(s.list_values(self._book.values("more"))) and not parts.has(*_OF_EXTREME):
+            for part in ("hottest", "coldest"):  # "hace más frío fuera", where that is both colder and coldest
+                parts.values.setdefault("more", []).extend(parts.values.pop(part, []))
         quantity = self._find_quantity(parts, sensors, before)
         if quantity is None:
             return None
