@@ -81,7 +81,7 @@ MIN_PART, SURE_PART = 0.2, 0.65
 SURE_STRANGE = 0.95  # where a word was never met
 """The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
 whole sentences, and those of which something was left over."""
-MIN_WHEN = 0.3
+MIN_WHEN = 0.3  # of questions when something was measured, where a date could be reckoned
 MIN_DEVICE = 0.3
 """The share of orders to outputs from which on what they name is missed, where it is not declared."""
 MAX_TALK_SHARE = 0.4  # of the share of an order
