@@ -206,7 +206,8 @@ class FrameReader:
         if known:
             follows = i > 0 and self._s.words[i - 1] in words["places"] and word not in words["recent"]
             is_time = word[0].isdigit() or words["numbers"].get(word, 1) != 1 or self._s.longest(self._days, i)
-            is_known = not follows and (not is_name or known(stem_word(self._s.words[i])))
+            is_noun = bool(words["capitals"])  # of a language whose nouns are written like names
+            is_known = not follows and (not is_name or is_noun or known(stem_word(self._s.words[i])))
             return is_known and not (is_time or self._s.longest(self._per, i))
         if is_name or self._s.longest(self._s.names, i) or (i and self._s.words[i - 1] in words["places"]):
             return False

@@ -112,6 +112,10 @@ class QuestionReader:
             return None
         if topic:
             return self._read_as(topic, parts, s, end - begin)
+        if parts.has("lasts"):
+            if parts.has("past"):
+                return None
+            parts.add("past", f"last {parts.first('lasts')}")
         before = self._read_state(s, end - begin)
         if not parts.has(*_ASKING) and not ("_limit" in before and parts.has("frost_word")):
             return None
@@ -198,9 +202,10 @@ class QuestionReader:
 
     def _find_parts(self, s: Sentence, begin: int, end: int, known: Callable[[str], bool] | None) -> _Parts | None:
         walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
+        draws = s.holds(self._book.values("chart_word"))  # "humidity chart 48h"
         while i < end:
             part, value, stop = self._read_at(walk, s, i)
-            if part == "lasts" and known is None:
+            if part == "lasts" and known is None and not draws:
                 part, value, stop = self._read_at(walk, s, i, without=part)
             if stop > i:
                 if part == "value" and not known and s.last.name not in READS:

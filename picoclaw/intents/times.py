@@ -460,8 +460,12 @@ class TimeReader:
                 and not self._day.fullmatch(tail[self._skip("at", tail) : end])  # "what about today", "was it on today"
             ):
                 yield f"at {value['at']}", _count_words(tail, end)
-        if (recent := self._skip("recent", tail)) and (span := self._span.match(tail, recent)):
-            yield f"last {format_whole_length(self._seconds(span))}", _count_words(tail, span.end())
+        counts = near[0].isdigit() or self._words["numbers"].get(near[0], 1) != 1
+        is_behind = counts and near[1:2] != [] and near[1] in self._words["recent"]  # "9 derniers jours"
+        length = f"{near[0]} {' '.join(near[2:])}" if is_behind else tail[self._skip("recent", tail) :]
+        if length != tail and (span := self._span.match(length)):
+            stop = len(tail) - len(length) + span.end()
+            yield f"last {format_whole_length(self._seconds(span))}", _count_words(tail, stop)
         back = self._skip("back", tail)
         span = self._span.match(tail, back)
         ends = rf"(?:{self._any_of['ago']}){_END}"
