@@ -19,7 +19,7 @@ stop stopp stoppe stoppen halt haltet anhalten notaus para parad pare paralo alt
 arrete arretez arreter stoppez emergency
 """
 _OFF_WORDS = """
-off aus ausschalten ausmachen abschalten apaga apagad apagalo apagar eteins eteignez coupe coupez
+off kill aus ausschalten ausmachen abschalten apaga apagad apagalo apagar eteins eteignez coupe coupez
 """
 _ALL_WORDS = "all everything alles alle todo todos tout tous"
 _POLITE_WORDS = """
@@ -39,6 +39,18 @@ _EXCEPTION = pattern(
     r"|.*\b(?:stays? on|bleibt an|anbleiben|se queda encendid[oa]|reste allumee?)\b"
 )
 """What takes something out of an order to switch all off, or says when; such an order is read as a sentence."""
+_REASON = pattern(
+    r"(?:im|i m|i am|i ll|i have to|i ve got to|i got to|i gotta|i need to|i must|we re|we are|we have to|its|it s|it is|there s|gotta"
+    r"|because|cos|coz|cuz|bye|ich (?:bin|geh|muss|hau|fahr|will|leg)\w*|wir (?:sind|geh|muss|mussen|fahr)\w*|es (?:brennt|riecht|stinkt|ist)"
+    r"|weil|denn|bin|muss|geh|gehe|tschuss|(?:(?:que|q|porque|pq|xq) )?(?:me (?:voy|piro|largo|marcho|tengo que)|nos (?:vamos|piramos)|voy|vamos|salgo|tengo que|huele)"
+    r"|(?:(?:car|parce que?|pcq) )?(?:je (?:sors|pars|m|vais|file|dois|suis)|j y|jme|jm|jvais|jsors|jpars|on (?:s|sort|part|y|file|va)|ca sent|ca brule))\b"
+)
+"""What begins the reason for an order to switch all off, where no comma stands before it."""
+_LIMIT = pattern(
+    r"\b(?:if|when|until|till|unless|not|dont|only|keep\w*|leave|leaving (?:the|my|it)|using|wenn|falls|sobald|bis|nur|nicht|ausser|lass\w*|brauche?|si|cuando|hasta|solo|menos"
+    r"|salvo|no|dej\w+|quand|des|jusqu|sauf|seulement|pas|laiss\w+|tomorrow|tonight|later|morgen|spater|manana|luego|demain|ce soir)\b|\d"
+)
+"""What may limit such an order behind its reason."""
 _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
     frozenset(words.split())
     for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS, _NO_WORDS, _AFTER_NO_WORDS)
@@ -48,37 +60,54 @@ _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
 def is_stop_order(text: str) -> bool:
     """Tell whether a message is nothing but the order that all outputs stop, in English, German, Spanish or French.
 
-    Behind a comma may stand more where all is named, but no exception: "everything off, I am going to bed"; before it a "no":
-    "no no, stop".
+    Behind a comma may stand more where all is named, but no exception: "everything off, I am going to bed"; without one only
+    a reason: "everything off I am out". Before it may stand a "no": "no no, stop".
     What says "stop" twice is one, whatever follows: "stop stop the hose came off".
     """
-    words = _split_plain(text)
-    count = next((n for n, word in enumerate(words) if word not in _NO), 0)
-    if count > 1 or ("," in text and count) or not _AFTER_NO.isdisjoint(words[count : count + 1]):
-        words = words[count:]
-    if len(words) > 1 and words[0] == words[1] and words[0] in _STOP:
-        return True
-    if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
-        return True
-    first, rest = (_split_plain(part) for part in text.partition(",")[::2])
-    is_all = len(first) > 1 and not _ALL.isdisjoint(first) and _orders_stop(first)
-    return is_all and "," in text and "?" not in text and not _EXCEPTION.match(" ".join(rest))
+    return bool(_find_stop_order(text))
 
 
 def is_stop_of_one(text: str) -> bool:
     """Whether an order to stop speaks of one thing: "stop it now". It may mean all, where it is not known of what."""
-    words = frozenset(_split_plain(text))
-    return is_stop_order(text) and not words.isdisjoint(_IT) and words.isdisjoint(_ALL)
+    words = frozenset(_find_stop_order(text))
+    return bool(words) and not words.isdisjoint(_IT) and words.isdisjoint(_ALL)
 
 
 def is_off_order(text: str) -> bool:
     """Whether an order to stop has no word for "stop": "everything off" ends nothing that is planned."""
-    return is_stop_order(text) and _STOP.isdisjoint(_split_plain(text.replace(",", " ")))
+    words = _find_stop_order(text)
+    return bool(words) and _STOP.isdisjoint(words)
 
 
 def is_urgent_text(text: str) -> bool:
     """Whether a message ends something: the turn, or what the outputs do. Nothing keeps it waiting."""
     return is_stop_order(text) or text.lower() == "/stop"
+
+
+def _find_stop_order(text: str) -> Sequence[str]:
+    """The words of a message that order a stop of all outputs, without its reason; none where it is no such order."""
+    words = _split_plain(text)
+    count = next((n for n, word in enumerate(words) if word not in _NO), 0)
+    if count > 1 or ("," in text and count) or not _AFTER_NO.isdisjoint(words[count : count + 1]):
+        words = words[count:]
+    if len(words) > 1 and words[0] == words[1] and words[0] in _STOP:
+        return words
+    if len(text) <= _MAX_STOP_LENGTH and _orders_stop(words):
+        return words
+    first, rest = (_split_plain(part) for part in text.partition(",")[::2])
+    if "," in text and "?" not in text and _orders_all(first) and not _EXCEPTION.match(" ".join(rest)):
+        return first
+    return next((words[:n] for n in range(2, len(words)) if _orders_all(words[:n]) and _tells_why(words[n:])), ())
+
+
+def _orders_all(words: Sequence[str]) -> bool:
+    return len(words) > 1 and not _ALL.isdisjoint(words) and _orders_stop(words)
+
+
+def _tells_why(words: Sequence[str]) -> bool:
+    """Whether the words behind an order to switch all off only say why: they limit nothing, and name no time."""
+    told = " ".join(words)
+    return bool(_REASON.match(told)) and not (_LIMIT.search(told) or _EXCEPTION.search(told))
 
 
 def _orders_stop(words: Sequence[str]) -> bool:

@@ -172,7 +172,8 @@ class Draft:
         """Whether a time or a day is one more, and takes the place of none: "and on sundays", "at 8 too"."""
         begins = self.s.longest(self.book.words["splits"], 0) is not None
         moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
-        return (begins and not moves) or self.holds("too_word", "add_word", "same_again")
+        is_more = self.holds("too_word", "add_word", "same_again") and not self.holds("is_wrong")  # "too early, 5:10"
+        return (begins and not moves) or is_more
 
     def ask_which(self, *names: str) -> IntentMatch:
         return self.unknown._replace(
@@ -251,6 +252,9 @@ def _read_amount(draft: Draft) -> IntentMatch | None:
     """A bare number; of what has a level and an end it may be both, unless "to" says that it is the level."""
     amount = int(draft.found.pop("_amount"))
     given = read_amount(amount, draft.last)
+    if "seconds" in given and draft.s.read_last("_until") and given["level"] == "on":  # "until 10 pm"
+        end = f"{amount:02}:00" if amount <= 24 else format_duration(given["seconds"])
+        return draft.ask_which(f"{amount} %", end)
     if "seconds" in given and (str(given["level"]).isdecimal() or given["seconds"] > _MAX_SECONDS):
         is_level = any(word in draft.book.slot("level").after for word in draft.s.words[:-1])
         return draft.hand_over("output_level", {"level": str(amount)}) if is_level else draft.unknown

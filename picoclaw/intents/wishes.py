@@ -459,12 +459,15 @@ class WishMatcher(IntentMatcher):
     def _drop_told_day(self, text: str, last: LastTurn) -> str:
         """A text behind a reminder without a part that says which day that is on: "oh no, that is a saturday, make it 8"."""
         found = _DATE.search("".join(last.referents.get("_result", ())))
-        if last.call.name != "cron" or not found or "?" in text:
+        if last.call.name != "cron" or not found or text.rstrip().endswith("?"):
             return text
         day = WEEKDAYS[date.fromisoformat(found[0]).weekday()]
         parts = SENTENCE_END.split(text)
-        kept = [part for part in parts if not self._tells_day(part, day)]
-        return ", ".join(kept) if kept and self.says_time(kept[-1]) else text
+        tags = [part for part in parts if part.endswith("?") and len(part.split()) <= MAX_BARE_WORDS]  # "isn't it?"
+        kept = [part for part in parts if part not in tags and not self._tells_day(part, day)]
+        if len(parts) - len(kept) == len(tags):
+            return text
+        return ", ".join(kept) if kept and (self.says_time(kept[-1]) or self.has_number(kept[-1])) else text
 
     def _name_that_day(self, text: str, last: LastTurn) -> str:
         """A text behind the reminders of a day, or behind one, with its name for "that day"."""
@@ -494,7 +497,8 @@ class WishMatcher(IntentMatcher):
     def _tells_day(self, text: str, day: str) -> bool:
         """Whether a text says that it is a day of the week, and no more."""
         s, i, days = self._read(text.replace("'s ", " is ")), 0, set[str]()  # "tomorrow's saturday"
-        tables = [self.words[name] for name in ("declines", "waits", "lead", "polite", "filler", "plain", "ignore")]
+        names = ("declines", "waits", "lead", "polite", "filler", "plain", "ignore", *(("it", "negations") * s.asks))
+        tables = [self.words[name] for name in names]
         while i < len(s.words):
             hit = s.longest(self.words["days"], i)
             may_stand = s.words[i] in self._verbs or isinstance(self.words["numbers"].get(s.words[i]), float)  # "a"
