@@ -686,6 +686,18 @@ def test_the_order_to_stop(pumping, text):
             "apaga todo, no hay nadie",
             "éteins tout, ça va pas",
         ),
+        *(
+            "kill everything im off out",
+            "turn everything off it's on fire",
+            "alles aus ich geh jetzt",
+            "mach alles aus bin weg",
+        ),
+        *(
+            "apaga todo me piro ya",
+            "apaga todo q me voy para casa",
+            "coupe tout stp jme casse",
+            "éteins tout on s'en va",
+        ),
     ],
 )
 def test_everything_off_stops_no_rule(pumping, text):
@@ -727,6 +739,9 @@ def test_stop_it_is_the_one_that_is_on(pumping, text):
         *("is everything off, or not", "all off at ten", "turn it off", "pump off, and tell me all", "everything off, or not?"),
         *("everything off, but not the fan", "alles aus, nur die Pumpe nicht", "apaga todo, la bomba no", "éteins tout, sauf la pompe"),
         *("everything off, not now", "alles aus, aber erst um 8", "apaga todo, a las 8", "alles aus, die Pumpe bleibt an"),
+        *("turn off everything i dont need", "everything off im leaving in 10 minutes", "everything off on friday", "kill it"),
+        *("alles aus ich brauch nur die lampe", "alles aus wenn ich gehe", "ich geh jetzt ist alles aus", "mach alles aus was an ist"),
+        *("apaga todo que no sea la bomba", "apaga todo cuando me voy", "coupe tout quand je sors", "tout est coupé je sors"),
         *("no para", "no basta", "no apaga todo", "no", "no no", "no, thanks", "no stop the pump"),
     ],
 )  # fmt: skip

@@ -272,7 +272,9 @@ class IntentProvider:
         )
         is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
         if is_no and (is_kept or self._matcher.says_time(said)):
-            told, end, how = self._matcher.say["stays_set"].partition(".")  # `how` it is changed, where something was set
+            told, end, how = self._matcher.say["stays_set"].partition(
+                "."
+            )  # `how` it is changed, where something was set
             return IntentMatch(declined, "", {}, f"{told}{end}{how * is_kept}", 1.0, "unclear")
         named = self._matcher.list_outputs(said)
         is_apart = self._matcher.is_exception(said) and not {*named} & {*names.split(", ")}
@@ -303,7 +305,9 @@ class IntentProvider:
         texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
         told = self.tell_sum(texts[-1], read_clock(messages), texts[:-1])
         rest = texts[-1].rpartition("?")[2].strip(" \n.!") if "?" in texts[-1] else ""
-        if told and (self._matcher.says_time(rest) or self._matcher.has_number(rest)):  # "that is a saturday, isn't it? Nine will do."
+        if told and (
+            self._matcher.says_time(rest) or self._matcher.has_number(rest)
+        ):  # "that is a saturday, isn't it? Nine will do."
             told = f"{told}\n{fill_fields(self._matcher.say['nearest'], {'undone': rest})}"
         return [(texts[-1], IntentMatch("sum", "", {}, told, 1.0, "template"))] if told else []
 
