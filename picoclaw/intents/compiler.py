@@ -236,6 +236,7 @@ class GrammarCompiler:
             return {spoken: days for days, text in value.items() for spoken in self._split(f"{key}.{days}", text)}
         for phrase, meaning in value.items():
             good = isinstance(meaning, int | float) if name in _NUMBER_TABLES else isinstance(meaning, str)
+            good |= name == "behind_day" and (meaning == "next" or re.fullmatch(r"\d\d:\d\d", str(meaning)) is not None)
             if name == "parts":
                 good = isinstance(meaning, list) and len(meaning) == 2 and meaning[0] in {"am", "pm", "night"}
             if not good:

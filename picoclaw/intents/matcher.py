@@ -95,6 +95,8 @@ _LONG_DAYS = frozenset({"today", "tonight", "week"})
 """Whose words may mean how often something comes, or a time of day: "this week" of every week."""
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
+_OF_STATEMENTS = frozenset({"not_wanted", "remark", "reported"})
+"""Talk that a sentence is not which only asks without a question."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
 _SAYING = ("negations", "past", "days", "until", "bounds")
@@ -321,6 +323,8 @@ class IntentMatcher:
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
+        if found.intent == "history_limit" and self._is_of_whole_time(s):
+            return found._replace(said={**found.said, "_stays": "yes"})
         if "sensors_ok" in self.intents[found.intent].parts.split() and s.holds(self._book.values("past_verb")):
             return found._replace(
                 said={**found.said, "_past": "yes"}
@@ -332,6 +336,8 @@ class IntentMatcher:
         """Whether a sentence orders something, or says "if", where it was understood as thanks or as a question."""
         if found.intent in self.topics.idle:
             return self._wishes(s, is_behind=True)  # "thanks for that, and turn the lamp on"
+        if found.intent == "output_pronoun_off" and s.end_of(self._book.values("ended_word"), 0) == len(s.words):
+            return True  # "stopped" may only tell what is so
         if s.asks or found.tool not in READS | {"output_history"}:
             return False
         if found.tool == "sensor_read" and "_beyond" in found.said and self._says_if(s):
@@ -343,6 +349,15 @@ class IntentMatcher:
         ways = [self._book.values(name) for name in ("off_word", "on_word")]
         has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
         return has_both or any(s.longest(table, 0) for table in ways)  # "off, and the fan on", "lamp on and at 10 off"
+
+    def _is_of_whole_time(self, s: Sentence) -> bool:
+        """Whether a question asks what was so all the time, and not at any: "was it above 20 all night?"."""
+        return s.holds(self._book.values("whole_time")) and not s.holds(self._book.values("went_word"))
+
+    def _asks_by_accent(self, s: Sentence, i: int) -> bool:
+        """Whether word `i` asks, and another one without its accent may not: "qué" and "que"."""
+        word = s.text(i, i + 1).lower()
+        return fold_name(word) != word and s.end_of(self.words["questions"], i) > 0
 
     def _is_of_soil(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a question is about the soil of a place, which the air there says nothing of."""
@@ -546,6 +561,8 @@ class IntentMatcher:
             return found  # "note: ..." says itself what it is
         shares = self._score(s)
         (share, topic), *_ = shares
+        if topic in _OF_STATEMENTS and self._wonders(s):
+            return found
         is_order = topic in topics.proposed
         talk = sum(one for one, name in shares if name not in topics.proposed and name not in topics.several)
 
@@ -711,6 +728,8 @@ class IntentMatcher:
         self, topic: str, names: Sequence[str], s: Sentence, begin: int, end: int, offered: Collection[Any]
     ) -> IntentMatch | None:
         """Ask whether a sentence is meant that is understood as a whole, made of the parts of one that is not."""
+        if topic.startswith("cron_") and any(self._list_driven(s, begin)) and not s.holds(self._reminding):
+            return None  # "water in an hour for 2 minutes" wakes nobody
         for name in names:
             for sentence in self.intents[name].proposes:
                 text, left = self._fill(sentence, s, begin, end)
@@ -759,6 +778,21 @@ class IntentMatcher:
         if any(s.longest(self._book.values(name), i) for name in ("water_verb", "water_noun")):
             yield "pump"
         yield from (hit[0] for hit in (s.longest(self._book.values("verb_driven"), i),) if hit)
+
+    def begins_with_driven(self, text: str) -> bool:
+        """Whether a text begins with the verb of an output: "water in an hour for 2 minutes"."""
+        s = self._read(text)
+        return bool(s.words) and any(self._list_driven(s, self._core(s)[0][-1]))
+
+    def put_until(self, order: str, until: str) -> str:
+        """An order with another time in the place of its "all night", '' where it has none, or `until` is no such time."""
+        s, told = Sentence(order, self.words), Sentence(until, self.words)
+        begins = bool(told.words) and told.end_of(self.words["until"], 0) > 0
+        for i in range(len(s.words)) if begins else ():
+            if end := s.end_of(self._book.values("night_long"), i):
+                tail = s.text(end, len(s.words)) if end < len(s.words) else ""
+                return f"{s.text(0, i) if i else ''} {until.strip(' .!')} {tail}".strip()
+        return ""
 
     def is_all_of(self, text: str, *tables: str) -> bool:
         """Whether a text is phrases of some tables of words, and nothing else but polite ones."""
@@ -1008,6 +1042,7 @@ class IntentMatcher:
         if not s.holds(self.words["negations"]):
             return False
         begin = self._skip_no(s)
+        begin = s.end_of(self.words["wonder"], begin) or begin  # "I don't remember whether it ran"
         if ends:
             tables = [self._book.values(name) for name in ends]
             said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
@@ -1149,6 +1184,10 @@ class IntentMatcher:
             match = self._drop_note_head(match)
         if self._is_misread(match, s):
             return None
+        reason = str(match.said.get("_reason", ""))
+        end = s.raw.find(reason) if reason else 0
+        if any(self._asks_by_accent(s, i) for i, start in enumerate(s.starts) if start < end):
+            return None  # "enciende la luz, qué humedad hay"
         asked, _, told = str(match.arguments.get("query", "")).partition("? ")
         is_search = match.tool == "memory_search" and told != ""  # "when did I sow the beans? It must be noted."
         return match._replace(arguments=match.arguments | {"query": asked}) if is_search else match
@@ -1183,8 +1222,14 @@ class IntentMatcher:
         if match.intent == "cron_cook":
             dish = Sentence(str(given.get("message", "")), self.words).words
             return not self._book.values("staple").keys() >= {*dish} or self._lacks_message(match, s)
+        if match.intent in {"output_later", "output_later_off"} and self._leaves_off(s):
+            return True  # "lass die Lampe um 8 aus" is no time at which it goes off
+        if match.intent == "output_state" and self._is_of_list(s):
+            return True  # "is the fan on the list?"
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
             return True  # "how long left on the pump?"
+        if match.tool in READS and "compare" not in given and self._ends_in_this_one(s):
+            return True  # "was it warmer last week than this?"
         if given.get("compare") == given.get("when", ""):
             return True  # "was it colder last night than the night before?", of which only the nights were read
         if str(match.said.get("_when", "")).endswith(NO_HOUR):
@@ -1279,6 +1324,24 @@ class IntentMatcher:
         i = next((i for i, word in enumerate(s.words) if word not in drop or s.end_of(reminders, i)), 0)
         return bool(s.words) and s.end_of(reminders, i) > 0
 
+    def _ends_in_this_one(self, s: Sentence) -> bool:
+        """Whether a sentence ends in "than this"."""
+        than, this = (self._book.values(name) for name in ("than_word", "this_one"))
+        return any(s.end_of(this, s.end_of(than, i)) == len(s.words) for i in range(len(s.words)) if s.longest(than, i))
+
+    def _leaves_off(self, s: Sentence) -> bool:
+        """Whether a sentence leaves something off."""
+        begin = self._core(s)[0][-1]
+        return s.end_of(self._book.values("leave_verb"), begin) > 0 and s.holds(self._book.values("left_off"))
+
+    def begins_with_no(self, text: str) -> bool:
+        """Whether a text corrects something by a "no," before it."""
+        s = self._read(text)
+        return bool(s.words) and self._skip_no(s) > 0
+
+    def _is_of_list(self, s: Sentence) -> bool:
+        return any(s.holds(self._book.values(name)) for name in ("list", "list_word"))
+
     def _names_a_list(self, text: str) -> bool:
         """Whether a text that is to be noted only says where it belongs: "on the shopping list"."""
         s, lists = Sentence(text, self.words), [self._book.values(name) for name in ("list", "list_word")]
@@ -1296,7 +1359,7 @@ class IntentMatcher:
     def _says_nothing(self, text: str) -> bool:
         """Whether a text has but numbers, a limit and words without a meaning of their own: "rather 30", "under 5 degrees"."""
         s = Sentence(text, self.words)
-        tables = [self._book.values(name) for name in ("instead", "again_word", "remind_verb")]
+        tables = [self._book.values(name) for name in ("instead", "again_word", "remind_verb", "shift_way")]
         tables += [self.words[name] for name in _SAYING_NOTHING]
         tables += [dict.fromkeys((word for word in s.words if word[0].isdigit()), "")]
         beyond = s.longest(self._book.values("beyond"), 0)
@@ -1358,13 +1421,18 @@ class IntentMatcher:
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
         is_false = topic == "unmeasured" and self._names_measured(s)
+        is_false |= topic in _OF_STATEMENTS and self._wonders(s)
         if share >= self.topics.talk.get(topic, 1.0) and not is_false and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
-        asks = s.asks or s.end_of(words["questions"], 0)
+        asks = s.asks or s.end_of(words["questions"], 0) or self._wonders(s)
         if asks and orders < MIN_ORDERED and not s.holds(words["requests"]):
             return "no_model"
         return "undone" if orders > MIN_UNDONE or self._names_any(s) or self._wishes(s) else "unknown"
+
+    def _wonders(self, s: Sentence) -> bool:
+        """Whether a sentence begins as one that asks without asking: "I wonder whether ...", "I don't remember if ..."."""
+        return any(s.end_of(self.words["wonder"], i) for i in self._core(s)[0])
 
     def has_number(self, text: str) -> bool:
         """Whether a text says a number; "a" and "one" are none."""

@@ -43,6 +43,7 @@ from picoclaw.intents.grammar import (
 from picoclaw.intents.lookups import NAME_WORD, WHICH_SENSOR, Lookup, merge_calls
 from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
 from picoclaw.intents.sentence import NO_CALL, LastTurn, Referents, fold_name, pick_place
+from picoclaw.intents.times import OCLOCK
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import (
     ERROR_PREFIX,
@@ -206,13 +207,17 @@ class IntentProvider:
         if turns and not called and not any(is_complete(match) for _, match in wishes):
             wishes = self._join_last(clean_text(turns[-1][0].text), text, offered) or wishes
         is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
-        may_count = is_sum or not self._matcher.list_outputs(text)  # not "how long has the fan been on the day"
+        is_of_output = self._matcher.list_outputs(text) or self._matcher.begins_with_driven(text)
+        may_count = is_sum or not is_of_output  # not "how long has the fan been on the day"
         may_count &= not self._matcher.asks_when_measured(text)
         asking = self._matcher.words["questions"]
         if may_count and all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes):
             wishes = self._match_sum(messages, asked) or wishes
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._word_match(None, ())))]
+        wishes = self._keep_both(text, turns, last, wishes)
+        if last.name == "cron" and self._matcher.begins_with_no(text):  # "no, the lamp", of a reminder
+            wishes = [(said, None if match and _only_looks(match) else match) for said, match in wishes]
         wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
         told, head = list[Wish](), messages[-1].text
         for said, match in wishes:
@@ -228,6 +233,21 @@ class IntentProvider:
         told = self._matcher.match_wishes(f"{before.rstrip(' .!')}, {order}", offered)
         kept = {"list_add", "memory_store"} if self._matcher.tells(before) else {"list_add"}
         return told if all(is_whole(match) and match.intent in kept for _, match in told) else []
+
+    def _keep_both(
+        self, text: str, turns: Sequence[Sequence[Message]], last: ToolCall, wishes: list[Wish]
+    ) -> list[Wish]:
+        """Return the wishes; of "both", one of which is a rule that waits for its yes, none is changed."""
+        found = (self._find_waiting(turn) for turn in turns[-2:]) if last.name == "cron" else ()
+        number, (_, match), *more = next(filter(None, found), 0), *wishes
+        is_one = not more and is_complete(match) and match.tool == "cron" and "_more" not in match.said
+        if not number or not is_one or not self._matcher.moves(match) or not self._matcher.says_both(text):
+            return wishes
+        told = fill_fields(
+            self._matcher.say["waits"],
+            {"number": number, "means": self._wording.tell(match, self._list_waiting()[number])},
+        )
+        return [(text, IntentMatch("waits", "", {}, f"{self._matcher.say['undone']} {told}", 1.0, "unclear"))]
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
         """Return a match; of what was measured "at 3", in the half of the day that is over last."""
@@ -253,7 +273,8 @@ class IntentProvider:
             removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
             ends = [{"action": "off", "name": one["name"]} for one in switched]
             return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
-        if declined == "let_be" and is_bare and [call.name for call in made] == ["memory_store"]:
+        is_bare |= declined == "list_not" and match is not None and not match.said
+        if declined in {"let_be", "list_not"} and is_bare and [call.name for call in made] == ["memory_store"]:
             return [
                 make_match(
                     self._matcher.intents["memory_forget_it"], {"old_note": last.arguments["text"]}, 1.0, "template"
@@ -496,6 +517,11 @@ class IntentProvider:
             return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
         if reply.startswith(self._matcher.say["which"].partition("{")[0]):
             return self._understand_one_of(asked, text, turns, offered)
+        all_night = self._matcher.intents.get("output_all_night")
+        if all_night and reply == all_night.answer and (said := self._matcher.put_until(asked, text)):
+            told = self._matcher.match_wishes(said, offered)
+            whole = all(is_complete(match) for _, match in told)
+            return [(part, match and _keep_until_morning(match)) for part, match in told] if whole else []
         if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
             said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
             intended = self._matcher.intents[own.intent] if is_whole(own) else None
@@ -962,3 +988,14 @@ def _read_moment(text: str) -> dict[str, str]:
     """The weekday, the date and the time in the head of a user's message."""
     found = _MOMENT.search(text.rpartition("</moment>")[0])
     return found.groupdict() if found else {}
+
+
+def _only_looks(match: IntentMatch) -> bool:
+    """Whether a match shows how the outputs are."""
+    return match.tool == "output" and match.arguments == LOOK_UP
+
+
+def _keep_until_morning(match: IntentMatch) -> IntentMatch:
+    """Return a match whose "until 7" is of the morning: what was to stay on all night."""
+    until = str(match.said.get("_until", ""))
+    return match._replace(said={**match.said, "_until": until.removesuffix(OCLOCK)}) if until else match

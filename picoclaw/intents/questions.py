@@ -21,6 +21,7 @@ _MAX_LEFT = 2
 """Words that say nothing to this module, and may stand in a question all the same."""
 _DAY_S = 86_400
 _DAYS = frozenset({"today", "yesterday", "day before yesterday", "last night", *WEEKDAYS})
+_PERIODS = frozenset({"week", "month", "year"})
 _PARTS_OF_DAY = frozenset({"this morning", "this afternoon", "this evening"})
 _IN_PART = pattern(r"(.+) (morning|afternoon|evening)")
 _NOON_OF_NIGHT = pattern(r"night .*\b(?:0[7-9]|1[0-7]):")
@@ -204,6 +205,12 @@ class QuestionReader:
         walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
         draws = s.holds(self._book.values("chart_word"))  # "humidity chart 48h"
         while i < end:
+            if before == "than_word" and s.end_of(self._book.values("this_one"), i) == end:
+                last = str(parts.first("past"))
+                if not last.startswith("last ") or last.removeprefix("last ") not in _PERIODS:
+                    return None
+                parts.add("past", last.replace("last", "this"))  # "warmer last week than this"
+                break
             part, value, stop = self._read_at(walk, s, i)
             if part == "lasts" and known is None and not draws:
                 part, value, stop = self._read_at(walk, s, i, without=part)

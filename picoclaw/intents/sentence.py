@@ -551,7 +551,8 @@ class SlotReader:
             if end > i + 1 and (s.after_comma(end - 1) or s.longest(s.names, end - 1)):
                 return
             foreign = end > 1 and word not in slot.values and s.text(end - 1, end)[:1].isupper()
-            if foreign or word in slot.never or word in self._words["polite"] or not word[0].isalnum():
+            is_other = any(word in table for table in (slot.never, self._words["polite"], self._words["months"]))
+            if foreign or is_other or not word[0].isalnum():
                 return  # "in Berlin" is no place of the owner's
             yield s.text(i, end).lower(), end
 

@@ -815,6 +815,11 @@ class TimeReader:
                 minutes += 12 * 60
             clock = format_clock(minutes)
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
+        behind = str(self._words["behind_day"].get(found.get("behind", "").strip(), ""))
+        if behind == "next" and day not in CRON_WEEKDAYS:
+            return ""
+        day = f"next {day}" if behind == "next" else day  # "tuesday of next week"
+        clock = behind if ":" in behind and clock in {NO_HOUR, ""} else clock  # "tomorrow early"
         moved = self._count_days_moved(found)
         if moved and not day:
             return f"in {moved} days {clock}" if moved > 0 else ""
@@ -838,8 +843,9 @@ class TimeReader:
     def _count_days_moved(self, found: Mapping[str, str]) -> int:
         """How many days a day is away from the one that is named: "a week on tuesday", "two days before the 24th"."""
         before, behind = found.get("from_day", "").split(), found.get("behind", "").strip()
-        days = int(self._words["behind_day"].get(behind, 0))
-        if behind and not days:
+        known = self._words["behind_day"].get(behind)
+        days = known if isinstance(known, int) else 0
+        if behind and known is None:
             days = int(self._duration(behind)[0]["at_seconds"] // _DAY_S)
         for i in (0, 1):
             sizes = (self._words["before_day"].get(" ".join(before[i:end])) for end in range(len(before), i, -1))

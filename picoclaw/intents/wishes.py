@@ -409,7 +409,7 @@ class WishMatcher(IntentMatcher):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
         s, why = Sentence(text[:MAX_CHARS], self.words), self._book.values("clause_word")
         for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
-            if not (begin := s.end_of(why, i)):
+            if not (begin := s.end_of(why, i)) or self._asks_by_accent(s, i):
                 continue
             ends = [n for i in range(begin, len(s.words)) if (n := s.end_of(self.words["splits"], i))]
             rests = [s.text(end, len(s.words)) if end < len(s.words) else "" for end in ends]  # "... and the dog barks"
@@ -788,6 +788,7 @@ class WishMatcher(IntentMatcher):
         tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees", "packs")]
         tables += [words["splits"]] * (not is_why)
         outputs = {phrase: one for phrase, one in self._names.items() if one[0] == "output"}
+        outputs = {} if self._means_quantity(self._read(text)) else outputs  # "there is little light in the greenhouse"
         tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
         tables += [*(self._book.values(name) for name in names)]
         is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
