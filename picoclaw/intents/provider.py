@@ -240,13 +240,12 @@ class IntentProvider:
         """Return the wishes; of "both", one of which is a rule that waits for its yes, none is changed."""
         found = (self._find_waiting(turn) for turn in turns[-2:]) if last.name == "cron" else ()
         number, (_, match), *more = next(filter(None, found), 0), *wishes
-        is_one = not more and is_complete(match) and match.tool == "cron" and "_more" not in match.said
-        if not number or not is_one or not self._matcher.moves(match) or not self._matcher.says_both(text):
+        is_one = match is not None and not more and match.tool == "cron" and "_more" not in match.said
+        is_order = is_complete(match) and self._matcher.moves(match)
+        if not number or not match or not is_one or not is_order or not self._matcher.says_both(text):
             return wishes
-        told = fill_fields(
-            self._matcher.say["waits"],
-            {"number": number, "means": self._wording.tell(match, self._list_waiting()[number])},
-        )
+        means = self._wording.tell(match._replace(tool="rule"), self._list_waiting()[number])
+        told = fill_fields(self._matcher.say["waits"], {"number": number, "means": means})
         return [(text, IntentMatch("waits", "", {}, f"{self._matcher.say['undone']} {told}", 1.0, "unclear"))]
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
