@@ -1,5 +1,6 @@
 """The tokenizer against what BERT's reference implementation (the package `tokenizers`) said of the same texts."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -112,8 +113,8 @@ UNUSED = 994
 
 @pytest.fixture(scope="module")
 def pieces() -> WordPieceTokenizer:
-    path: Path = find_shipped("templates") / "embeddings/vocabulary.txt"
-    return WordPieceTokenizer(path.read_text(encoding="utf-8").split("\n")[:-1])
+    path: Path = find_shipped("templates") / "embeddings/vocabulary.z"
+    return WordPieceTokenizer(zlib.decompress(path.read_bytes()).decode().split("\n")[:-1])
 
 
 @each_row(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])

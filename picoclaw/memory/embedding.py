@@ -9,7 +9,7 @@ import json
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -324,7 +324,8 @@ class WordPieceTokenizer:
 # Vectors without a model: a text's is the mean of the rows that a shipped table has for its pieces of words.
 
 _MAX_KNOWN_WORDS = 4096  # whose vectors are remembered, in 2 MB
-_TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.txt", "rows.int8", "scales.f32"
+_MAX_VOCABULARY = 1_000_000  # bytes
+_TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.z", "rows.int8", "scales.f16"
 
 
 class StaticEmbedder:
@@ -342,7 +343,8 @@ class StaticEmbedder:
             about = json.loads((folder / _TABLE).read_bytes())
             vocabulary = self._read_checked(_VOCABULARY, about).decode().split("\n")[:-1]
             self.name, self.dims = str(about["name"]), int(about["dims"])
-            self._scales = np.frombuffer(self._read_checked(_SCALES, about), "<f4").reshape(len(vocabulary))
+            scales = np.frombuffer(self._read_checked(_SCALES, about), "<f2")
+            self._scales = scales.astype(np.float32).reshape(len(vocabulary))
             self._rows = _map_rows(folder / _ROWS, len(vocabulary), self.dims)
         except OSError as error:
             raise self._table_error(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
@@ -382,10 +384,14 @@ class StaticEmbedder:
         return self._known[[self._places[word] for word in words]]
 
     def _read_checked(self, name: str, about: Any) -> bytes:
-        """Read a file whole, and see that it is the one that the table was made with."""
+        """Read a file whole, unpacked, and see that it is the one that the table was made with."""
         import hashlib
+        import zlib
 
         data = (self._folder / name).read_bytes()
+        if name == _VOCABULARY:
+            with suppress(zlib.error):
+                data = zlib.decompressobj().decompress(data, _MAX_VOCABULARY)
         if hashlib.sha256(data).hexdigest() != about["files"][name]:
             raise ValueError(f"{name} is not what it was made as")
         return data

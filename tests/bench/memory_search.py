@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -39,7 +40,7 @@ def load_table():
 
 def list_words(table):
     """Words that the table knows, in an order that says nothing."""
-    pieces = (find_shipped("templates/embeddings") / "vocabulary.txt").read_text().split("\n")
+    pieces = zlib.decompress((find_shipped("templates/embeddings") / "vocabulary.z").read_bytes()).decode().split("\n")
     words = [piece for piece in pieces if piece.isascii() and piece.isalpha() and extract_terms(piece) and piece[2:]]
     random.Random(3).shuffle(words)
     return words[:WORDS]
