@@ -151,6 +151,8 @@ def load_grammar(
 
 
 _MAX_MARKS = 12_000  # bytes of the first line
+_UNIT_LETTER = pattern(r"(?<=\d)[a-z]\b")
+"""A letter that is of no language: "2l" has no French "l'"."""
 _MIN_LETTERS = 4  # in the words that tell a language
 
 
@@ -170,7 +172,7 @@ def find_language(texts: Sequence[str], languages: Mapping[str, frozenset[str]],
     """
     weak, is_bare = "", True
     for text in texts:
-        plain = text.lower()
+        plain = _UNIT_LETTER.sub(" ", text.lower())
         words = {*LETTERS.findall(plain), *LETTERS.findall(fold_name(plain))}
         hits = {language: words & marks for language, marks in languages.items()}
         counts = {language: (len(found), sum(map(len, found))) for language, found in hits.items()}

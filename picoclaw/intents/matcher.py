@@ -522,7 +522,8 @@ class IntentMatcher:
         is_bare = match.tool in READS
         marks = ("than_word", "when_word")[: 1 + (len(s.referents.get("_whens", ())) > 1)]  # "which day was drier?"
         compares = is_bare and any(s.holds(self._book.values(name)) for name in marks)
-        is_of_then = s.last.name == "sensor_read" and s.referents.get("_whens")  # "and now?" - "so is it warmer?"
+        is_now = s.last.name == "sensor_read" or s.holds(self._book.values("now_word"))
+        is_of_then = is_now and s.referents.get("_whens")  # "and now?" - "so is it warmer?"
         compares |= bool(is_of_then) and is_bare and any(s.list_values(self._book.values("more")))
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
         is_bare = is_bare and (
@@ -1200,7 +1201,10 @@ class IntentMatcher:
         end, instead = (s.end_of(self._book.values(name), begin) for name in ("as_note", "instead"))
         if note.strip() and len(s.words) in {end, instead}:
             return match._replace(arguments=match.arguments | {"text": note.strip()})
-        return make_match(self.intents["memory_what"], {}, match.score, match.route) if end and not colon else match
+        tables = [self.words["it"], self.words["ignore"], *map(self._book.values, ("answer_word", "noun"))]
+        is_answer = all(any(s.longest(table, i) for table in tables) for i in range(len(s.words)))  # "that value"
+        is_empty = s.words and not colon and (end or is_answer)
+        return make_match(self.intents["memory_what"], {}, match.score, match.route) if is_empty else match
 
     def _is_misread(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether the texts or the times of a match say that something else was meant."""

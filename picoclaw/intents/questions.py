@@ -374,10 +374,11 @@ class QuestionReader:
         if sensors and before.get("compare") and not times and not parts.values.keys() - {"spot", "noun", "quantity"}:
             return ask("history_compare", when=before.get("when", ""), compare=before["compare"])  # "in the greenhouse"
         pair = [str(before.get("when", "today")), *times] if times else whens[-2:]
-        if parts.has("more", "hottest", "coldest") and before.get("_tool") == "sensor_read" and not times:
-            if sensors in ([], [before.get("sensor")]) and len(known) == 2:
+        if parts.has("more", "hottest", "coldest") and before and not times:
+            is_now = before["_tool"] == "sensor_read"
+            if is_now and sensors in ([], [before.get("sensor")]) and len(known) == 2:
                 sensors = known  # "how warm is it outside? - and inside? - so it is warmer inside?"
-            elif whens and not sensors and len(known) == 1:
+            elif whens and not sensors and len(known) == 1 and (is_now or s.holds(self._book.values("now_word"))):
                 times = whens[-1:]  # "how warm was it at noon? - and now? - so it is colder?"
                 parts.add("compare_word", "compare")
                 parts.add("now_word", "now")
