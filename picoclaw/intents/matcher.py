@@ -389,7 +389,7 @@ class IntentMatcher:
             return found  # "what is my blood pressure?"
         clause = next((self._read(text) for text in clauses if self._names_measured(self._read(text))), None)
         if clause is None:
-            return found
+            return None if found.score < 1.0 and self._asks_to_act(s) else found
         begins, ends, _ = self._core(clause)
         by_topic = ("?now", SURE_WHOLE, 0.0, clause, begins[-1], ends[-1], offered)
         match = self.match(clause.raw, offered) if len(clauses) > 1 else self._match_topic(*by_topic)
@@ -402,6 +402,10 @@ class IntentMatcher:
         names = ("quantity", "noun", "more", "hot", "cold", "frost_word", "beyond", "unmeasured_word", "soil_word")
         tables = [s.names, *map(self._book.values, names)]
         return any(map(s.holds, tables)) or self.says_time(s.raw)
+
+    def _asks_to_act(self, s: Sentence) -> bool:
+        """Whether something is to be done, and not only told: "can you close the door?"."""
+        return s.holds(self.words["requests"]) and not s.holds(self._book.values("tell_word"))
 
     def _names_measured(self, s: Sentence) -> bool:
         """Whether a clause names a quantity, or asks "how humid", and nothing that no sensor here can measure."""
@@ -1424,7 +1428,7 @@ class IntentMatcher:
         s, words = self._read(text), self.words
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        is_false = topic == "unmeasured" and self._names_measured(s)
+        is_false = topic == "unmeasured" and (self._names_measured(s) or self._asks_to_act(s))
         is_false |= topic in _OF_STATEMENTS and self._wonders(s)
         if share >= self.topics.talk.get(topic, 1.0) and not is_false and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)

@@ -65,6 +65,7 @@ from picoclaw.times import WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
 _NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
+_AMOUNT = pattern(r"\d+ ?[a-z]{1,3}\b")  # "30s", "5 min"
 _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200
@@ -151,11 +152,11 @@ class IntentProvider:
     def _listen(self, *texts: str) -> WishMatcher:
         """Take the language of a text, else that of the texts before it, else the usual, else the only one heard so far.
 
-        A text that is only names of the owner's is in the language of the others.
+        A text that is only names of the owner's, and amounts, is in the language of the others.
         """
         said = [clean_text(text) for text in texts]
         usual, names = self._usual(), set(LETTERS.findall(" ".join(self._declared())))
-        worded = [text for text in said if not names.issuperset(LETTERS.findall(text.lower()))]
+        worded = [text for text in said if not names.issuperset(LETTERS.findall(_AMOUNT.sub(" ", text.lower())))]
         likely = usual or "".join(self._spoken if len(self._spoken) == 1 else ())
         found = find_language(worded, self._languages, likely) or find_language(said, self._languages, likely)
         self._spoken |= {found} - {""}
