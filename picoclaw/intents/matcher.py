@@ -1230,7 +1230,7 @@ class IntentMatcher:
         if match.intent == "cron_cook":
             dish = Sentence(str(given.get("message", "")), self.words).words
             return not self._book.values("staple").keys() >= {*dish} or self._lacks_message(match, s)
-        if match.intent in {"output_later", "output_later_off"} and self._leaves_off(s):
+        if match.intent in {"output_later", "output_later_off"} and self._leaves_as_it_is(s):
             return True  # "lass die Lampe um 8 aus" is no time at which it goes off
         if match.intent == "output_state" and self._is_of_list(s):
             return True  # "is the fan on the list?"
@@ -1337,15 +1337,16 @@ class IntentMatcher:
         than, this = (self._book.values(name) for name in ("than_word", "this_one"))
         return any(s.end_of(this, s.end_of(than, i)) == len(s.words) for i in range(len(s.words)) if s.longest(than, i))
 
-    def _leaves_off(self, s: Sentence) -> bool:
-        """Whether a sentence leaves something off."""
-        begin = self._core(s)[0][-1]
-        return s.end_of(self._book.values("leave_verb"), begin) > 0 and s.holds(self._book.values("left_off"))
+    def _leaves_as_it_is(self, s: Sentence) -> bool:
+        """Whether a sentence leaves something off, or on for the night: "leave the fan on tonight"."""
+        leaves = s.end_of(self._book.values("leave_verb"), self._core(s)[0][-1]) > 0
+        return leaves and any(s.holds(self._book.values(name)) for name in ("left_off", "sleep_time"))
 
     def begins_with_no(self, text: str) -> bool:
         """Whether a text corrects something by a "no," before it."""
         s = self._read(text)
-        return bool(s.words) and self._skip_no(s) > 0
+        begin = self._skip_no(s) if s.words and not s.asks else 0
+        return begin > 0 and not s.end_of(self.words["questions"], begin)
 
     def _is_of_list(self, s: Sentence) -> bool:
         return any(s.holds(self._book.values(name)) for name in ("list", "list_word"))

@@ -205,7 +205,9 @@ class QuestionReader:
         walk, parts, i, before = FrameReader(self._book, self._reader, s, begin, end), _Parts(), begin, ""
         draws = s.holds(self._book.values("chart_word"))  # "humidity chart 48h"
         while i < end:
-            if before == "than_word" and s.end_of(self._book.values("this_one"), i) == end:
+            is_either = any(s.longest(self._book.values("or_word"), n) for n in range(max(begin, i - 2), i))
+            compares = before == "than_word" or is_either
+            if compares and s.end_of(self._book.values("this_one"), i) == end:
                 last = str(parts.first("past"))
                 if not last.startswith("last ") or last.removeprefix("last ") not in _PERIODS:
                     return None
@@ -230,7 +232,7 @@ class QuestionReader:
                 parts.add(part, value)
                 before = part
                 i = stop
-            elif before == "than_word" and s.words[i] in self._book.words["recent"]:
+            elif compares and s.words[i] in self._book.words["recent"]:
                 parts.add("earlier_step", "last")  # "warmer this week than last"
                 i += 1
             elif walk.filler[i]:
