@@ -160,7 +160,7 @@ class TimeReader:
             rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
             rf"(?(at)(?! (?:{any_of['lengths']})(?: |$))|(?! (?:{any_of['units']})(?: |$))))"  # "à sept heures" is no length
             rf"(?P<oclock> (?:{any_of['oclock']})(?P<minutes> (?:[1-5]\d|{any_of['tens']})"
-            rf"(?! (?:{any_of['units']})(?: |$)))?|(?= (?:{any_of['parts']})(?: |$)))?"
+            rf"(?! (?:{any_of['units']}|{any_of['oclock']})(?: |$)))?|(?= (?:{any_of['parts']})(?: |$)))?"
             rf"(?P<quarter> (?:{any_of['quarters']}))?){_END}",
             re.ASCII,
         )

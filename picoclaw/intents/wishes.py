@@ -112,6 +112,10 @@ class WishMatcher(IntentMatcher):
             return [(text, match) for match in kept]
         if last.call.name == "output" and 0 < (begin := s.end_of(self._book.values("then_word"), 0)) < len(s.words):
             text = s.text(begin, len(s.words))  # "and then the fan"
+        is_done = last.call.name == "output" and s.holds(self._book.values("already_done"))
+        begin = s.end_of(self._book.values("correction"), 0) if is_done else 0
+        if begin and s.end_of(self._book.values("stop_word"), begin):
+            text = s.text(begin, len(s.words))  # "no stop, already done it"
         text = self._name_both(text)
         text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
         text = self._put_days_first(text, offered, last) if "," in text else text
@@ -1053,7 +1057,9 @@ def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
     later = [one.arguments for _, one in told if one and one.tool == "output"]
     if match and match.intent == "output_step":
         return any(one.get("name") == given.get("name") for one in later)
-    return bool(given) and any("seconds" in one and given.items() < one.items() for one in later)
+    is_again = given.get("action") == "set" and "seconds" not in given  # "on low, about a third"
+    is_again &= any(one.get("action") == "set" and one.get("name") == given.get("name") for one in later)
+    return bool(given) and (is_again or any("seconds" in one and given.items() < one.items() for one in later))
 
 
 def _join_days(matches: Sequence[IntentMatch | None]) -> IntentMatch | None:
