@@ -21,6 +21,7 @@ from picoclaw.intents.changes import (
     change_rule,
     change_weekday,
     find_clock,
+    find_current,
     find_moved_end,
     is_near_rule,
     is_of_some_days,
@@ -326,9 +327,11 @@ def _keep_series(draft: Draft) -> None:
 
 
 def _compare_now(draft: Draft) -> None:
-    """ "Warmer than an hour ago?" is about now."""
+    """ "Warmer than an hour ago?" is about now, "more light than last week?" about this week."""
     is_today, then = draft.found.get("when", "today") == "today", str(draft.found.get("compare", ""))
-    if is_today and (is_moment(then) or then[:5] == "this " or draft.holds("now_word")):  # "than this morning"
+    if "when" not in draft.given and not draft.holds("now_word") and (whole := find_current(then)):
+        draft.found["when"] = whole
+    elif is_today and (is_moment(then) or then[:5] == "this " or draft.holds("now_word")):  # "than this morning"
         draft.found["when"] = "last 20 minutes"
 
 
@@ -728,9 +731,12 @@ def _may_be_several(book: Grammar, items: Sequence[str], text: str) -> bool:
 def _counts_packs(book: Grammar, s: Sentence, i: int) -> bool:
     """Whether what stands behind a comma only says how much of a thing: "compost, 2 bags"."""
     number, pack = [*s.words[i : i + 2], ""][:2]
-    is_count = (number.isdecimal() or number in book.words["numbers"]) and pack in book.words["packs"]
-    ends = i + 2 >= len(s.words) or s.after_comma(i + 2) or s.longest(book.words["splits"], i + 2) is not None
-    return is_count and ends
+    is_number = number.isdecimal() or number in book.words["numbers"]
+    packs = book.words["packs"]
+    count = 1 if number in packs else 2 if is_number and pack in packs else 0  # "eggs, a dozen and a half"
+    end = s.end_of(book.words["halves"], i + count) or i + count
+    ends = end >= len(s.words) or s.after_comma(end) or s.longest(book.words["splits"], end) is not None
+    return count > 0 and ends
 
 
 def _list_items(book: Grammar, text: str) -> list[str]:
@@ -739,7 +745,8 @@ def _list_items(book: Grammar, text: str) -> list[str]:
     items, begin = list[str](), 0
     reasons = [book.values(name) for name in ("because_word", "aside_word")]
     for i in range(1, len(s.words) + 1):
-        joint = s.longest(book.words["splits"], i) if i < len(s.words) else None
+        is_joint = i < len(s.words) and not s.longest(book.words["halves"], i)
+        joint = s.longest(book.words["splits"], i) if is_joint else None
         if i < len(s.words) and not joint and (not s.after_comma(i) or _counts_packs(book, s, i)):
             continue
         if items and s.after_comma(begin) and any(s.longest(table, begin) for table in reasons):

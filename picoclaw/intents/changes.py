@@ -394,6 +394,11 @@ def step_time(when: str, step: str) -> str:
     return "yesterday morning" if when == "this morning" else ""
 
 
+def find_current(when: str) -> str:
+    """The week or month that is compared with the last one: part of a day says little beside it."""
+    return {"last week": "this week", "last month": "this month"}.get(when, "")
+
+
 def keep_hour(when: str, before: str) -> str:
     """Return `when`; "yesterday at the same time" means the hour that was said before."""
     found = WITH_CLOCK.fullmatch(before)

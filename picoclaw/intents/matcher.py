@@ -254,6 +254,9 @@ class IntentMatcher:
         """The outputs, or the sensors, that a text names."""
         return [*dict.fromkeys(name for what, name in self._read(text).list_values(self._names) if what == kind)]
 
+    def word_exact(self, intent: str) -> str:
+        return word_exact(self._book, intent)
+
     def list_outputs(self, text: str) -> list[str]:
         return self.list_named(text, "output")
 
@@ -313,6 +316,8 @@ class IntentMatcher:
             found = found._replace(said={**found.said, "_day": days.pop()}) if len(days) == 1 else found
         if found.intent == "unmeasured":
             return self._match_measured(found, s, offered)
+        if found.tool in {"output", "output_history"} and not self.moves(found) and self._is_on_another(s):
+            return None
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):
@@ -358,6 +363,24 @@ class IntentMatcher:
         """Whether word `i` asks, and another one without its accent may not: "qué" and "que"."""
         word = s.text(i, i + 1).lower()
         return fold_name(word) != word and s.end_of(self.words["questions"], i) > 0
+
+    def _is_on_another(self, s: Sentence) -> bool:
+        """Whether what is named as an output belongs to something that is not here: "the light on the heater"."""
+        known = [s.names, *(self._book.values(name) for name in ("living", "here_word", "list"))]
+        known += [self.words[name] for name in ("days", "parts", "units", "recent", "times", "numbers", "filler")]
+        past = self._book.slot("past")
+        for i in range(1, len(s.words)):
+            end = s.end_of(self._book.values("part_of"), i)
+            is_known = any(s.longest(table, end) or s.end_of(table, i) > end for table in known)
+            if end and self._names_output_to(s, i) and not is_known:
+                return end < len(s.words) and not any(any(self._reader.read(past, s, at)) for at in (i, end))
+        return False
+
+    @staticmethod
+    def _names_output_to(s: Sentence, end: int) -> bool:
+        """Whether the name of an output stands up to word `end`."""
+        hits = (s.longest(s.names, i) for i in range(end))
+        return any(hit is not None and hit[0][0] == "output" and hit[1] == end for hit in hits)
 
     def _is_of_soil(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a question is about the soil of a place, which the air there says nothing of."""

@@ -817,7 +817,16 @@ class IntentProvider:
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         is_bare = match.tool == "output" and not match.arguments  # an order that was not read further
         device = self._matcher.find_undeclared_device(clean_text(text)) if is_bare else ""
-        return self._tell_no_output(device) if device else match.missing
+        if device:
+            return self._tell_no_output(device)
+        is_hint = match.missing == self._matcher.word_exact(match.intent)
+        no_example = is_hint and self._is_of_other(match, text)
+        return f"{match.missing.partition('. ')[0]}." if no_example else match.missing
+
+    def _is_of_other(self, match: IntentMatch, text: str) -> bool:
+        """Whether the sentence that is said to work for an intent switches what a text does not name."""
+        shown, named = (self._matcher.list_outputs(one) for one in (self._matcher.intents[match.intent].exact, text))
+        return not {*shown} <= {*named}
 
     def _refuse(self, text: str) -> str:
         """What is said where nothing was understood: to talk something that fits it, else what works here."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS
-from picoclaw.intents.changes import LAST_LENGTH, WITH_CLOCK, keep_hour, put_at_night, put_late, step_time
+from picoclaw.intents.changes import LAST_LENGTH, WITH_CLOCK, find_current, keep_hour, put_at_night, put_late, step_time
 from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
 from picoclaw.intents.sentence import Sentence, SlotReader, SlotReading, SlotValues
@@ -527,7 +527,7 @@ class QuestionReader:
             if not is_now and parts.has("how_much") and parts.values.keys().isdisjoint(_COMPARING):
                 return None  # "how much did it rise in the last hour?" compares nothing with that hour
             earlier = str(before.get("when", "")) if parts.has("earlier_step") else ""  # "than the day before"
-            when = "last 20 minutes" if is_now else earlier or "today"
+            when = "last 20 minutes" if is_now else earlier or find_current(then) or "today"
             return ask("history_compare", when=when, compare=then) if then != when else None
         return None
 

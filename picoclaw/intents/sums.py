@@ -599,7 +599,8 @@ def _read_days(
         said.add("range")
     if "when" in said and not feasts:
         said.add("more")
-    if "this" in said and not (told or feasts or lengths or weekdays):
+    is_of_year = "this" in said and not ("what" in said or s.holds(words["until"]))  # of a feast that is not known
+    if is_of_year and not (told or feasts or lengths or weekdays):
         feasts = ["year"]
     dates = told or feasts
     found = [_place(one, now, said) for one in dates or lengths]  # "the holidays, on 13 May"

@@ -859,6 +859,8 @@ class WishMatcher(IntentMatcher):
                 if is_done and is_told and not (ending or hit or timed) and self._gives_reason(tail, is_told=True):
                     return [(head, first)]  # "lamp on, it is dark in here"
                 rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
+                if ending and first.score < 1.0 and rest and _is_other_time(first, rest[0][1]):
+                    continue  # "further back, since monday"
                 rest = rest if hit or all(is_complete(match) for _, match in rest) else []
                 kinds = [self.intents[one.intent].kind if one else "" for one in (first, *(one for _, one in rest))]
                 if "acts" in kinds and s.words[-1] in self.words["negates_last"]:
@@ -1049,6 +1051,13 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
     call = {"action": "add", "kind": "tool", "message": f"{match.tool} {json.dumps(order)}", "at_seconds": int(seconds)}
     later = match._replace(intent="output_later", tool="cron", arguments=call)
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
+
+
+def _is_other_time(first: IntentMatch, other: IntentMatch | None) -> bool:
+    """Whether two questions are the same but for the time that they are about."""
+    if other is None or first.tool != other.tool:
+        return False
+    return {name for name, value in first.arguments.items() if other.arguments.get(name) != value} == {"when"}
 
 
 def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
