@@ -487,9 +487,19 @@ def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | No
     return None
 
 
-def _keep_day(draft: Draft) -> None:
-    if isinstance(when := draft.found.get("when"), dict):
-        draft.found["when"] = keep_day(when, draft.last)
+def _keep_day(draft: Draft) -> IntentMatch | None:
+    """A further reminder comes on the day of the last one, or so long after that: "and an hour later to go to bed"."""
+    if not isinstance(when := draft.found.get("when"), dict):
+        return None
+    later, message = draft.book.values("later_word"), str(draft.found.get("message", ""))
+    head = draft.s.raw.partition(message)[0] if message else draft.s.raw
+    ends = [i for i, start in enumerate(draft.s.starts) if start < len(head) and draft.s.longest(later, i)]
+    if "at_seconds" in when and ends:
+        when = shift_time(draft.last, when["at_seconds"]) or shift_due(draft.result, when["at_seconds"])
+        draft.found["when"] = when
+        return None if when else draft.unknown
+    draft.found["when"] = keep_day(when, draft.last)
+    return None
 
 
 def _find_length(draft: Draft) -> float:

@@ -241,7 +241,7 @@ class WishMatcher(IntentMatcher):
             return told
         on, off = (str(one.arguments.get("message", "")) for one in (first, then))
         name, length = _OUTPUT_NAME.search(on), then.arguments.get("at_seconds")
-        is_later = any(word in self.words["from_now"] for word in self._read(said).words)
+        is_later = self._read(said).holds(self._book.values("later_word"))
         is_same = name is not None and name[0] in off and '"off"' in off and '"off"' not in on and '"seconds"' not in on
         if not length or not is_same or not is_later or "at_seconds" in first.arguments:
             return told
