@@ -267,8 +267,10 @@ class IntentProvider:
         jobs = referents.get("job", ()) if undo else ()
         declined = match.intent if match else self._matcher.choose_refusal(said)
         is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
-        is_bare |= self._matcher.is_all_of(said, "undo")
-        if jobs and is_bare and len(jobs) == max(1, sum(call.name == "cron" for call in made)):
+        undoes = self._matcher.is_all_of(said, "undo")
+        is_bare |= undoes
+        count = sum(call.name == "cron" for call in made) or int(undoes)  # not behind what was not understood
+        if jobs and is_bare and len(jobs) == count:
             intent = self._matcher.intents[str(undo)]
             removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
             ends = [{"action": "off", "name": one["name"]} for one in switched]
