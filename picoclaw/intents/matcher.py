@@ -1612,6 +1612,8 @@ def _is_after(intent: Intent, s: Sentence) -> bool:
     return (name or "new") in wanted or f"{name}:{s.last.arguments.get('action', '')}" in wanted
 
 
-def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool]:
+def _rank(fit: tuple[IntentMatch, int]) -> tuple[bool, int, bool, int]:
+    """How well a template fits; of two that lack something, that lacks less: "wake me" only the hour."""
     match, score = fit
-    return match.missing in {"", NEEDS_CLOCK} and match.route == "template", score, not match.tool
+    is_complete = match.missing in {"", NEEDS_CLOCK} and match.route == "template"
+    return is_complete, score, not match.tool, len(match.arguments) if match.missing else 0
