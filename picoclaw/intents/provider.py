@@ -65,7 +65,7 @@ from picoclaw.times import WEEKDAYS
 
 _WAITS = pattern(r"/yes (\d+) ")
 _NUMBERED = pattern(r"^(\d+)[:.] (.*)$", re.MULTILINE)
-_AMOUNT = pattern(r"\d+ ?[a-z]{1,3}\b")  # "30s", "5 min"
+_AMOUNT = pattern(r"(?<!\d)\d{1,6} ?[a-z]{1,3}\b")  # "30s", "5 min"
 _MAX_HEARD = 5
 _MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200

@@ -324,8 +324,7 @@ class WordPieceTokenizer:
 # Vectors without a model: a text's is the mean of the rows that a shipped table has for its pieces of words.
 
 _MAX_KNOWN_WORDS = 4096  # whose vectors are remembered, in 2 MB
-_MAX_VOCABULARY = 1_000_000  # bytes
-_TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.z", "rows.int8", "scales.f16"
+_TABLE, _VOCABULARY, _ROWS, _SCALES = "table.json", "vocabulary.z", "rows.int8", "scales.z"
 
 
 class StaticEmbedder:
@@ -389,9 +388,9 @@ class StaticEmbedder:
         import zlib
 
         data = (self._folder / name).read_bytes()
-        if name == _VOCABULARY:
+        if name != _ROWS:
             with suppress(zlib.error):
-                data = zlib.decompressobj().decompress(data, _MAX_VOCABULARY)
+                data = zlib.decompress(data)
         if hashlib.sha256(data).hexdigest() != about["files"][name]:
             raise ValueError(f"{name} is not what it was made as")
         return data
