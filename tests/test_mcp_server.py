@@ -216,7 +216,8 @@ def test_a_client_without_a_session_asks_again_with_the_answer(served_board):
     again = {"requestState": first["requestState"], "inputResponses": yes}
     other = {**params, **again, "arguments": {**ON, "seconds": 500}}
     assert ask(server, "tools/call", other, ClientState())["error"]["code"] == -32602  # a yes holds for one call
-    forged = {**params, **again, "requestState": first["requestState"][:-2] + "00"}
+    state = first["requestState"]
+    forged = {**params, **again, "requestState": state[:-1] + ("1" if state[-1] == "0" else "0")}
     assert ask(server, "tools/call", forged, ClientState())["error"]["code"] == -32602
     assert not pin(app.config.home)
     assert text(ask(server, "tools/call", {**params, **again}, ClientState())).startswith("pump is on for 5 s")
