@@ -647,10 +647,11 @@ class TimeReader:
             week = [*CRON_WEEKDAYS, *CRON_WEEKDAYS][CRON_WEEKDAYS.index(begins) :]
             return _join_weekdays(week[: week.index(ends, 1) + 1]), "", last.end()
         if found := self._yearly.match(tail, start):
-            return (self.read_date((found["date"] or found["date_"]).split())[0],), "", found.end()
+            date = self.read_date((found["date"] or found["date_"]).split())[0]
+            return ((date,), "", found.end()) if date else ((), "", 0)  # "every year on the 3rd"
         if found := self._monthly.match(tail, start):
-            date = parse_amount(found["n"] or found["m"] or found["k"], words["numbers"])
-            return ((f"{date:g}",), "", found.end()) if 1 <= date <= 31 else ((), "", 0)
+            number = parse_amount(found["n"] or found["m"] or found["k"], words["numbers"])
+            return ((f"{number:g}",), "", found.end()) if 1 <= number <= 31 else ((), "", 0)
         if found := self._repeats.match(tail, start):
             day, _, half = words["repeats"][found["days"]].partition(" ")
             if day.isdecimal() or day.startswith(("month", "year")):
