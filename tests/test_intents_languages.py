@@ -1176,7 +1176,7 @@ def test_talk_about_an_order_does_nothing(home, language):
     for wanted in ("output_on", "output_off", "cron_add", "cron_timer", "cron_remove", "rule_tell", "memory_store"):
         assert any(does(text) for name, text in every if name == wanted), wanted
     acted = []
-    each = sweep.take(144, 1)  # as in test_intents_exact.py
+    each = sweep.take(216, 1)  # as in test_intents_exact.py
     for number, form in enumerate(TALK[language]):
         for name, text in every[number % each :: each]:
             if (form[-1] == "?" and asks.search(text)) or not does(text):
