@@ -33,7 +33,6 @@ from picoclaw.intents.changes import (
     leave_out_time,
     move_end,
     read_amount,
-    read_cron_days,
     replace_words,
     shift_due,
     shift_time,
@@ -67,7 +66,6 @@ _MAX_ITEMS = 12  # of a list, in one sentence
 _BARE_CLOCK = pattern(r"[1-9][:.]\d\d|1[0-2][:.]\d\d")
 _NEAR_HOUR = 60  # minutes from the hour before, where a bare number is another hour
 _MIN_HOURS = 4  # of a number of hours that is more likely the hour of a rule
-_MAX_SECONDS = 86_400  # that an output is on
 _SECONDS = pattern(r'"seconds": ([\d.]+)')
 
 
@@ -129,16 +127,15 @@ class Draft:
 
     def _list_kept(self, found: SlotValues) -> SlotValues:
         """What holds on of the last call, as the intent has it in `keeps`."""
-        kept, s, usual = SlotValues(), self.s, self.book.words["usual"]
+        kept, s = SlotValues(), self.s
         for entry in self.intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
             said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
             name = keep.lstrip("=")
-            if (pronoun and (not said or "place" in found)) or (name == "series" and "sensor" in found):
+            if (pronoun and not said) or (name == "series" and "sensor" in found):
                 continue
             if value := s.read_last(name):
-                is_usual = name == "quantity" and found.get("sensor") and value == usual.get(s.read_last("sensor"))
-                kept[name] = usual.get(str(found["sensor"]), value) if is_usual else value  # of the tank distance
+                kept[name] = value
             elif name in self.last:
                 kept[name] = self.last[name]
             elif name in s.referents and name == keep:
@@ -199,9 +196,7 @@ class Draft:
 def _count_times(draft: Draft) -> None:
     if draft.holds("how_often", "how_long_word", "when_word"):  # "when was it above 25?"
         draft.intent = draft.book.intents["history_excursions"]._replace(defaults=draft.intent.defaults)
-        draft.found["_last"] = (
-            draft.holds("when_word") and draft.holds("last_time") and not draft.found.get("when")
-        ) or ""
+        draft.found["_last"] = (draft.holds("when_word") and draft.holds("last_time")) or ""
 
 
 def _choose_quantity(draft: Draft) -> None:
@@ -256,7 +251,7 @@ def _read_amount(draft: Draft) -> IntentMatch | None:
     if "seconds" in given and draft.s.read_last("_until") and given["level"] == "on":  # "until 10 pm"
         end = f"{amount:02}:00" if amount <= 24 else format_duration(given["seconds"])
         return draft.ask_which(f"{amount} %", end)
-    if "seconds" in given and (str(given["level"]).isdecimal() or given["seconds"] > _MAX_SECONDS):
+    if "seconds" in given and str(given["level"]).isdecimal():
         is_level = any(word in draft.book.slot("level").after for word in draft.s.words[:-1])
         return draft.hand_over("output_level", {"level": str(amount)}) if is_level else draft.unknown
     draft.found |= given
@@ -336,8 +331,7 @@ def _compare_now(draft: Draft) -> None:
 
 
 def _keep_hour(draft: Draft) -> None:
-    if draft.found["when"] == "this time yesterday":
-        draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
+    draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
 
 
 def _step_back(draft: Draft) -> None:
@@ -371,7 +365,7 @@ def _read_of_it(draft: Draft) -> None:
 
 def _change_days(draft: Draft) -> IntentMatch | None:
     """ "Only on weekdays", "not on sundays": at the time of the last job, where it had no days."""
-    clock, before = find_clock(draft.last, draft.result), str(draft.found.get("cron_expr", ""))
+    clock = find_clock(draft.last, draft.result)
     only, adds = str(draft.found.get("_only", "")), draft.intent.name in {"cron_days", "cron_again"}
     is_more = draft.adds_more and adds
     if is_more and "cron_expr" not in draft.last and only.replace(",", "").isdecimal():
@@ -379,9 +373,9 @@ def _change_days(draft: Draft) -> IntentMatch | None:
         named = [{"when": {"at": WEEKDAYS[int(day) - 1]}} for day in only.split(",")]
         first, *more = (draft.hand_over(again, day) for day in named)  # "sunday too", of one that comes on saturday
         return first._replace(said={**first.said, "_more": [one.arguments for one in more]}) if more else first
-    if clock is not None and "cron_expr" not in draft.last and (before or "_only" in draft.found):
+    if clock is not None and "cron_expr" not in draft.last and "_only" in draft.found:
         clock += 720 * (clock < 720 and draft.holds("evening_word"))
-        draft.found["cron_expr"] = write_cron(clock, read_cron_days(draft.found) or "* * *")
+        draft.found["cron_expr"] = write_cron(clock, "* * *")
     told = [str(draft.found.get(name, "")) for name in ("cron_expr", "_except", "_only")]
     days = change_days(*told, is_more=draft.intent.name == "cron_days" and is_more and "cron_expr" in draft.last)
     if not days and draft.found.get("_except") and draft.found.get("cron_expr"):
@@ -407,57 +401,69 @@ def _plan_other_way(draft: Draft) -> IntentMatch | None:
 
 def _move(draft: Draft) -> IntentMatch | None:
     """Another time of a job, in the half of the day that it had; another length where it switches something on for one."""
-    is_timed = "_shift" not in draft.given and '"seconds"' in str(draft.last.get("message", ""))
-    is_length = is_timed and not draft.s.holds(draft.book.words["within"])
-    if is_length and (length := _find_length(draft)):  # "make it 2 hours"
+    is_shift = "_shift" in draft.given
+    is_timed = not is_shift and '"seconds"' in str(draft.last.get("message", ""))
+    is_within = draft.s.holds(draft.book.words["within"])
+    if is_timed and not is_within and (length := _find_length(draft)):  # "make it 2 hours"
         return draft.hand_over("output_later_length", {"_length": length})
     near = (draft.s.words[i:] for i in range(len(draft.s.words)))
     names_hour = any(draft.reader.times.names_a_time(one, halves=True) for one in near)
-    repeats = draft.holds("same_again") or (draft.holds("switch") and draft.holds("too_word") and not names_hour)
-    adds = draft.adds_more and (draft.intent.name == "cron_correct" or (repeats and "_called" not in draft.found))
-    adds &= "_shift" not in draft.given
-    if adds and (names_hour or "at" in (draft.found.get("when") or ())):
-        return draft.hand_over("cron_again", {"when": draft.found.get("when")})  # "and at 2 on sundays"
-    words, clock, when = draft.book.words, CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.found.get("when")
-    end = draft.end
-    ends = end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
-    message, is_span = str(draft.last.get("message", "")), is_timed and not end and draft.s.read_last("_span")
-    lasts, at = _SECONDS.search(message), str(when.get("at", "")) if isinstance(when, dict) else ""
-    if is_span and clock and lasts and (moved_end := find_moved_end(clock[0], float(lasts[1]), at)):
-        end, when = "stop", {"at": moved_end}  # "make it 9:30", of "from 6 to 9"
-    if isinstance(when, dict) and ("seconds" in when or ends or (end and is_timed)):
-        if not clock or '"set"' not in message:
-            return draft.unknown
-        before = find_clock(draft.last, draft.result)
-        begin = clock[0] if before is None else format_clock(before)
-        at, seconds = move_end(begin, float(lasts[1]) if lasts else 0.0, when, end)
-        moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
-        return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
+    when, is_named = draft.found.get("when"), "_called" in draft.found
+    is_twice = draft.holds("same_again") or (draft.holds("switch") and draft.holds("too_word") and not names_hour)
+    is_more = draft.adds_more and (draft.intent.name == "cron_correct" or (is_twice and not is_named))
+    if is_more and not is_shift and (names_hour or "at" in (when or ())):
+        return draft.hand_over("cron_again", {"when": when})  # "and at 2 on sundays"
     if not isinstance(when, dict):
         return None
+    if moved := _move_end(draft, when, is_timed=is_timed):
+        return moved
     is_of_both = "at_seconds" in when and "at_seconds" in draft.last and bool(draft.s.referents.get("name"))
-    if is_of_both and not find_bare_amount(draft.s, draft.found, words):
+    if is_of_both and not find_bare_amount(draft.s, draft.found, draft.book.words):
         return draft.unknown  # "a quarter of an hour will do", of an output and a reminder
     is_replaced = draft.holds("switch", "move_verb", "instead", "correction", "better_word", "from_word")
     if draft.intent.after and not is_replaced and is_of_some_days(when, draft.last):  # "at nine on sundays"
         return draft.unknown._replace(answer=draft.book.say["stays_set"])
-    is_last = draft.intent.after or (draft.s.holds(words["it"]) and "_called" not in draft.found)
-    if when.keys() == {"at_seconds"} and "_shift" not in draft.given and not draft.s.holds(words["within"]):
-        return _move_by(draft, when["at_seconds"], is_last=bool(is_last))
-    if is_last:
-        is_bare = any(map(_BARE_CLOCK.fullmatch, draft.s.words)) and words["parts"].keys().isdisjoint(draft.s.words)
-        is_told = draft.s.holds(words["oclock"]) and not draft.holds("too_word")  # "à la même heure"
-        is_told |= names_hour or "_shift" in draft.given or find_bare_amount(draft.s, draft.found, words) > 0
-        is_half = any(words["parts"].get(word, ("",))[0] == word for word in draft.s.words)  # "pm, I meant"
-        when = when if is_told else keep_clock(when, draft.last, draft.result, is_half=is_half)
-        when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
-        if (names := _name_length_or_hour(draft, when)) and not draft.s.read_last("_span"):
-            return draft.ask_which(names)
-        is_part = not words["parts"].keys().isdisjoint(draft.s.words)
-        late = when.get("cron_expr", "").split(" ")[1:2]
-        is_late = any(word[:2] in late or str(words["numbers"].get(word)) in late for word in draft.s.words)
-        when = when if is_part or is_late else keep_half_of_row(when, draft.last, draft.result)
-        draft.found["when"] = change_weekday(when, draft.last)
+    is_last = bool(draft.intent.after) or (draft.s.holds(draft.book.words["it"]) and not is_named)
+    if when.keys() == {"at_seconds"} and not is_shift and not is_within:
+        return _move_by(draft, when["at_seconds"], is_last=is_last)
+    return _move_last(draft, when, is_told=names_hour or is_shift) if is_last else None
+
+
+def _move_end(draft: Draft, when: Mapping[str, Any], *, is_timed: bool) -> IntentMatch | None:
+    """Another beginning or end of a plan that switches something on for some time: "until 9", "make it 9:30" of "from 6 to 9"."""
+    clock, end = CLOCK_TIME.search(str(draft.last.get("at", ""))), draft.end
+    lasts = find_planned_seconds(draft.last)
+    is_span = is_timed and not end and clock is not None and draft.s.read_last("_span") != ""
+    if clock and is_span and (moved_end := find_moved_end(clock[0], lasts, str(when.get("at", "")))):
+        end, when = "stop", {"at": moved_end}
+    ends = end == "stop" and not draft.holds("snooze_word", "move_verb")  # "snooze it till 8"
+    if "seconds" not in when and not ends and not (end and is_timed):
+        return None
+    if not clock or '"set"' not in str(draft.last.get("message", "")):
+        return draft.unknown
+    before = find_clock(draft.last, draft.result)
+    at, seconds = move_end(clock[0] if before is None else format_clock(before), lasts, when, end)
+    moved = {"at": str(draft.last["at"]).removesuffix(OCLOCK).replace(clock[0], at)}
+    return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
+
+
+def _move_last(draft: Draft, when: Mapping[str, Any], *, is_told: bool) -> IntentMatch | None:
+    """Another time of the last job: in the half of the day, or at the hour that it had, where only a part of it is said."""
+    s, words = draft.s, draft.book.words
+    parts = words["parts"]
+    says_oclock = s.holds(words["oclock"]) and not draft.holds("too_word")  # "à la même heure aussi"
+    if not is_told and not says_oclock and not find_bare_amount(s, draft.found, words):
+        is_half = any(parts.get(word, ("",))[0] == word for word in s.words)  # "pm, I meant"
+        when = keep_clock(when, draft.last, draft.result, is_half=is_half)
+    is_part = not parts.keys().isdisjoint(s.words)
+    is_bare = not is_part and any(map(_BARE_CLOCK.fullmatch, s.words))
+    when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
+    if (names := _name_length_or_hour(draft, when)) and not s.read_last("_span"):
+        return draft.ask_which(names)
+    late = when.get("cron_expr", "").split(" ")[1:2]
+    if not is_part and not any(word[:2] in late for word in s.words):
+        when = keep_half_of_row(when, draft.last, draft.result)
+    draft.found["when"] = change_weekday(when, draft.last)
     return None
 
 
@@ -512,22 +518,19 @@ def _find_length(draft: Draft) -> float:
 
 
 def _retime_rule(draft: Draft) -> IntentMatch | None:
-    rule, when = draft.found.get("rule", ""), draft.found.get("when")
-    amount = find_bare_amount(draft.s, draft.found, draft.book.words)
+    """Other times, days, or another length of the last rule by the clock."""
+    rule, when, words = draft.found.get("rule", ""), draft.found.get("when"), draft.book.words
+    amount = find_bare_amount(draft.s, draft.found, words)
     if isinstance(when, dict) and "at" not in when and (length := _find_length(draft)):
         clock = format_clock(int(length // 60)) if _MIN_HOURS * 3600 <= length < 86_400 else ""
-        words = draft.book.words
         is_hour = any(word in words["oclock"] and word in words["units"] for word in draft.s.words)
-        if (
-            is_hour and clock and is_near_rule(draft.last, clock)
-        ):  # "neuf heures et demie" behind "de sept à neuf heures"
-            draft.found = {"when": {"at": f"{clock}{OCLOCK}"}}
+        if is_hour and clock and is_near_rule(draft.last, clock):
+            draft.found = {"when": {"at": f"{clock}{OCLOCK}"}}  # "neuf heures et demie" behind "de sept à neuf heures"
         else:
             draft.found = {"lasts": format_whole_length(length)}  # "make it an hour and a half"
     end = draft.end or ("span" if draft.s.read_last("_span") and not draft.adds_more else "")
-    if not {"_only", "_except"}.isdisjoint(draft.found) and not str(draft.last.get("when", "every ")).startswith(
-        "every "
-    ):
+    is_of_days = not {"_only", "_except"}.isdisjoint(draft.found)
+    if is_of_days and not str(draft.last.get("when", "every ")).startswith("every "):
         return draft.hand_over("rule_hours", {})  # "but only on weekdays" of a limit
     if not end and isinstance(when, dict) and (names := _name_length_or_hour(draft, when)):
         return draft.ask_which(names)
@@ -653,11 +656,11 @@ def find_way(book: Grammar, s: Sentence, found: SlotValues) -> int:
     """Whether a level goes up (1) or down (-1) by the number that is said; 0 where it goes to that number."""
     by, lowers, raises = (book.values(name) for name in ("by_word", "lower_verb", "raise_verb"))
     ends = [(i, hit[1]) for i in range(len(s.words) - 1) if (hit := s.longest(by, i))]
-    numbers = [s.words[end].rstrip("%") for i, end in ends if s.words[i - 1] not in book.slot("level").after]
+    numbers = [s.words[end].rstrip("%") for _, end in ends]
     numbers += [hit[0] for _, end in ends if (hit := s.longest(book.values("level"), end))]  # "by a third"
     if str(found["level"]) not in numbers:
         return 0
-    step = str(found.get("_step") or next(iter(s.list_values(book.values("step"))), ""))
+    step = str(next(iter(s.list_values(book.values("step"))), ""))
     return -1 if step[:1] == "-" or s.holds(lowers) else int(bool(step) or s.holds(raises))
 
 

@@ -1,14 +1,16 @@
 """What a conversation was about: what "it", "the second one", "and yesterday?" and a bare answer go back to."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
+from typing import Any
 
 from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL
 from picoclaw.intents.changes import MOMENT
-from picoclaw.intents.sentence import Referents, fold_name
+from picoclaw.intents.sentence import LastTurn, Referents, fold_name
 from picoclaw.messages import ERROR_PREFIX, Message, ToolCall
 from picoclaw.prompts import remove_hints
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern
 from picoclaw.times import WEEKDAYS
 
@@ -30,6 +32,48 @@ _NEAR = 0.6
 """The share of the best one's likeness that another one of a list needs to be meant as well."""
 
 
+Calls = list[tuple[ToolCall, str]]
+"""Calls, each with its result."""
+
+
+class Talk(NamedTuple):
+    """A message of a user's, the last of the `messages`, with the `turns` shortly before it and what they were about."""
+
+    messages: Sequence[Message]
+    turns: Sequence[Sequence[Message]]
+    offered: Collection[Any]
+    last: LastTurn
+
+    @property
+    def text(self) -> str:
+        return clean_text(self.messages[-1].text)
+
+    @property
+    def asked(self) -> str:
+        """What the user said before it."""
+        return clean_text(self.turns[-1][0].text)
+
+    @property
+    def reply(self) -> str:
+        """What that was answered with."""
+        return self.turns[-1][-1].text
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of the last turn that had a result."""
+        return [pair for turn in self.turns[-1:] for pair in list_calls(turn)]
+
+    @property
+    def called(self) -> set[str]:
+        """The tools that it has called."""
+        return {call.name for turn in self.turns[-1:] for message in turn for call in message.calls}
+
+    @property
+    def until_asked(self) -> Sequence[Message]:
+        """The messages up to what the user said before it."""
+        return self.messages[: len(self.messages) - len(self.turns[-1])]
+
+
 def clean_text(text: str) -> str:
     """A user's words without the heads before them, and without characters that no word has."""
     return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
@@ -44,7 +88,7 @@ def list_user_texts(messages: Sequence[Message]) -> list[str]:
     return [message.text for message in messages if message.role == "user"]
 
 
-def list_calls(turn: Sequence[Message]) -> list[tuple[ToolCall, str]]:
+def list_calls(turn: Sequence[Message]) -> Calls:
     """The calls of a turn that had a result, with it; no list that was only looked up for another call."""
     results = {message.call_id: remove_hints(message.text) for message in turn if message.role == "tool"}
     last = next((message for message in reversed(turn) if message.calls), None)

@@ -14,6 +14,8 @@ from picoclaw.intents.arguments import READS
 from picoclaw.intents.changes import TIMES, keep_job
 from picoclaw.intents.conversation import (
     LOOK_UP,
+    Calls,
+    Talk,
     clean_text,
     count_seconds_passed,
     count_up_to_user,
@@ -83,6 +85,7 @@ _WEEKDAY = pattern("|".join(day.capitalize() for day in WEEKDAYS))
 _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _UNKNOWN_OUTPUT = f"{ERROR_PREFIX}output was refused: rule 'unknown output':"
 _NO_RULE = f"{ERROR_PREFIX}there is no rule "
+_MAX_TURNS = 3  # that "it" may go back to
 _Shown = tuple[str, ToolCall, str]
 
 
@@ -187,132 +190,146 @@ class IntentProvider:
         return self._earlier.get(place, [])
 
     def _read_wishes(self, messages: Sequence[Message], offered: Collection[Any]) -> list[Wish]:
-        text = clean_text(messages[-1].text)
-        asked = list_user_texts(messages)
-        self._listen(*asked[:-_MAX_HEARD:-1])
+        """The wishes in the last of some messages: what it answers, else what it says, with what was done before it."""
+        self._listen(*list_user_texts(messages)[:-_MAX_HEARD:-1])
         turns = [turn for turn in split_turns(messages[:-1]) if is_recent(turn, messages[-1])]
-        meeting = self._open_meeting() if ONBOARDING_TOOL in offered else None
-        called = {call.name for turn in turns[-1:] for message in turn for call in message.calls}
-        is_met = meeting is not None and ONBOARDING_TOOL in called
-        referents, last = self._find_last_turn(turns)
-        made = [call for turn in turns[-1:] for call, result in list_calls(turn) if not result.startswith(ERROR_PREFIX)]
-        referents["_passed"] = [count_seconds_passed(turn, messages[-1]) for turn in referents.pop("_since", ())]
+        talk = Talk(messages, turns, offered, self._find_last_turn(turns, messages[-1]))
         self._matcher.said_before = partial(self._said_before, messages, offered) if turns else dict
-        wishes = self._understand_answer(messages, turns, offered) if turns and not is_met else []
+        meeting = self._open_meeting() if ONBOARDING_TOOL in offered else None
+        wishes = [] if meeting and ONBOARDING_TOOL in talk.called else self._understand_answer(talk)
         if meeting and not wishes:
-            alone = self._matcher.complete_hour(self._matcher.match(text, offered), text, offered)
-            met = meeting.match(messages[:-1], text, alone, None)
-            if met is not alone:
-                return [(text, met)]
-        wishes = wishes or self._matcher.match_wishes(text, offered, LastTurn(referents, last))
-        if turns and not called and not any(is_complete(match) for _, match in wishes):
-            wishes = self._join_last(clean_text(turns[-1][0].text), text, offered) or wishes
-        is_sum = self._matcher.find_topic(text) in {"sum", "calendar"}
-        is_of_output = self._matcher.list_outputs(text) or self._matcher.begins_with_driven(text)
-        may_count = is_sum or not is_of_output  # not "how long has the fan been on the day"
-        may_count &= not self._matcher.asks_when_measured(text)
-        asking = self._matcher.words["questions"]
-        if may_count and all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes):
-            wishes = self._match_sum(messages, asked) or wishes
+            own = self._matcher.complete_hour(self._matcher.match(talk.text, offered), talk.text, offered)
+            if (met := meeting.match(messages[:-1], talk.text, own, None)) is not own:
+                return [(talk.text, met)]
+        wishes = wishes or self._matcher.match_wishes(talk.text, offered, talk.last)
+        wishes = self._put_sum_first(talk, self._join_last(talk, wishes))
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
-            wishes = [(text, meeting.match(messages[:-1], text, wishes[0][1], self._word_match(None, ())))]
-        wishes = self._keep_both(text, turns, last, wishes)
-        if last.name == "cron" and self._matcher.begins_with_no(text):  # "no, the lamp", of a reminder
-            wishes = [(said, None if match and _only_looks(match) else match) for said, match in wishes]
-        wishes = [(said, one) for said, match in wishes for one in self._take_back(said, match, referents, last, made)]
-        told, head = list[Wish](), messages[-1].text
+            refusal = self._word_match(None, ())
+            wishes = [(talk.text, meeting.match(messages[:-1], talk.text, wishes[0][1], refusal))]
+        wishes = self._answer_no(talk, self._keep_both(talk, wishes))
+        told = list[Wish]()
         for said, match in wishes:
-            named = match and _keep_end(self._put_past_noon(self._name(match), head), told, messages)
-            told.append((said, named and _add_seconds(named, head)))
+            told.append((said, match and self._fit(match, told, messages)))
         return told
 
-    def _join_last(self, before: str, text: str, offered: Collection[Any]) -> list[Wish]:
-        """What "put it on the list", or "write that down", means behind a message that was not understood; nothing for another."""
-        order = self._matcher.drop_lead(text)
-        if "?" in before or not self._matcher.put_for_it(order, before):
-            return []
-        told = self._matcher.match_wishes(f"{before.rstrip(' .!')}, {order}", offered)
-        kept = {"list_add", "memory_store"} if self._matcher.tells(before) else {"list_add"}
-        return told if all(is_whole(match) and match.intent in kept for _, match in told) else []
+    def _join_last(self, talk: Talk, wishes: list[Wish]) -> list[Wish]:
+        """Return the wishes, or what "put it on the list" or "write that down" means behind a message that was not understood."""
+        if not talk.turns or talk.called or "?" in talk.asked or any(is_complete(match) for _, match in wishes):
+            return wishes
+        order = self._matcher.drop_lead(talk.text)
+        if not self._matcher.put_for_it(order, talk.asked):
+            return wishes
+        told = self._matcher.match_wishes(f"{talk.asked.rstrip(' .!')}, {order}", talk.offered)
+        kept = {"list_add", "memory_store"} if self._matcher.tells(talk.asked) else {"list_add"}
+        return told if all(is_whole(match) and match.intent in kept for _, match in told) else wishes
 
-    def _keep_both(
-        self, text: str, turns: Sequence[Sequence[Message]], last: ToolCall, wishes: list[Wish]
-    ) -> list[Wish]:
+    def _put_sum_first(self, talk: Talk, wishes: list[Wish]) -> list[Wish]:
+        """Return the wishes, or the answer to a sum or to a question about days, where a text may be one."""
+        is_sum = self._matcher.find_topic(talk.text) in {"sum", "calendar"}
+        is_of_output = self._matcher.list_outputs(talk.text) or self._matcher.begins_with_driven(talk.text)
+        if is_of_output and not is_sum:  # "how long has the fan been on the day"
+            return wishes
+        asking = self._matcher.words["questions"]
+        gives_way = all(_gives_way(match, asking, is_sum=is_sum) for _, match in wishes)
+        may_count = gives_way and not self._matcher.asks_when_measured(talk.text)
+        return self._match_sum(talk.messages) or wishes if may_count else wishes
+
+    def _keep_both(self, talk: Talk, wishes: list[Wish]) -> list[Wish]:
         """Return the wishes; of "both", one of which is a rule that waits for its yes, none is changed."""
-        found = (self._find_waiting(turn) for turn in turns[-2:]) if last.name == "cron" else ()
-        number, (_, match), *more = next(filter(None, found), 0), *wishes
-        is_one = match is not None and not more and match.tool == "cron" and "_more" not in match.said
-        is_order = is_complete(match) and self._matcher.moves(match)
-        if not number or not match or not is_one or not is_order or not self._matcher.says_both(text):
+        if talk.last.call.name != "cron":
+            return wishes
+        if self._matcher.begins_with_no(talk.text):  # "no, the lamp", of a reminder: nobody asks how the lamp is
+            wishes = [(said, None if match and _only_looks(match) else match) for said, match in wishes]
+        number = next(filter(None, map(self._find_waiting, talk.turns[-2:])), 0)
+        match = wishes[0][1]
+        is_one = len(wishes) == 1 and is_complete(match) and match.tool == "cron" and "_more" not in match.said
+        if (
+            not number
+            or not match
+            or not is_one
+            or not self._matcher.moves(match)
+            or not self._matcher.says_both(talk.text)
+        ):
             return wishes
         means = self._wording.tell(match._replace(tool="rule"), self._list_waiting()[number])
         told = fill_fields(self._matcher.say["waits"], {"number": number, "means": means})
-        return [(text, IntentMatch("waits", "", {}, f"{self._matcher.say['undone']} {told}", 1.0, "unclear"))]
+        return [(talk.text, _say("waits", f"{self._matcher.say['undone']} {told}"))]
+
+    def _answer_no(self, talk: Talk, wishes: list[Wish]) -> list[Wish]:
+        """Return the wishes; a "never mind" takes back what was just planned or noted, and is told what stays of the rest."""
+        made = [call for call, result in talk.calls if not result.startswith(ERROR_PREFIX)]
+        answered = list[Wish]()
+        for said, found in wishes:
+            match = found if found and (found.tool or found.answer) else None
+            declined = match.intent if match else self._matcher.choose_refusal(said)
+            if taken := self._list_taken_back(said, match, declined, talk.last, made):
+                answered += [(said, one) for one in taken]
+            else:
+                answered.append((said, self._tell_what_stays(said, match, declined, talk.last.call, made)))
+        return answered
+
+    def _list_taken_back(
+        self, said: str, match: IntentMatch | None, declined: str, before: LastTurn, made: Sequence[ToolCall]
+    ) -> list[IntentMatch]:
+        """What takes back the calls that were `made` last, behind a "never mind": reminders, plans, a note; nothing for another text."""
+        undoes, last = self._matcher.is_all_of(said, "undo"), before.call
+        is_bare = undoes or declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
+        if [call.name for call in made] == ["memory_store"]:
+            is_of_note = declined == "let_be" or (declined == "list_not" and (undoes or not (match and match.said)))
+            forget = self._matcher.intents["memory_forget_it"]
+            return [make_match(forget, {"old_note": last.arguments["text"]}, 1.0, "template")] if is_of_note else []
+        undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
+        jobs = before.referents.get("job", ())
+        count = sum(call.name == "cron" for call in made) or int(undoes)  # not behind what was not understood
+        if not undo or not jobs or not is_bare or len(jobs) != count:
+            return []
+        removes = [make_match(self._matcher.intents[undo], {"job": job}, 1.0, "template") for job in jobs]
+        ends = ({"action": "off", "name": one["name"]} for one in _list_switched(made))
+        return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
+
+    def _tell_what_stays(
+        self, said: str, match: IntentMatch | None, declined: str, last: ToolCall, made: Sequence[ToolCall]
+    ) -> IntentMatch | None:
+        """Return `match`; a "never mind" is told what stays on, a "not on wednesday" that nothing was changed."""
+        switched = _list_switched(made)
+        last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
+        action, say = last.arguments.get("action"), self._matcher.say
+        is_kept = action in _SETS and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
+        is_no = declined in {"not_done", "let_be"} or (
+            declined == "no_thanks" and self._matcher.is_all_of(said, "declines")
+        )
+        if is_no and (is_kept or self._matcher.says_time(said)):
+            stays, end, how = say["stays_set"].partition(".")  # `how` it is changed, where something was set
+            return _say(declined, f"{stays}{end}{how * is_kept}")
+        outputs = _list_once(str(one.get("name", "")) for one in [*switched, last.arguments])
+        named = self._matcher.list_outputs(said)
+        is_off = action == "off" or (self._matcher.is_exception(said) and not {*named} & {*outputs})
+        if is_off and len(named) == 1 and (match is None or declined in _DECLINED):  # "but not the fan", which is off
+            return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
+        if declined not in _DECLINED or last.name != "output" or action != "set":
+            return match
+        if (match is None or match.route == "topic") and self._matcher.has_number(said):  # "2 is plenty" ends nothing
+            return _say(declined, say["undone"])
+        if str(last.arguments.get("level", "on")) in {"off", "0"}:
+            return match
+        names = ", ".join([name for name in named if name in outputs] or outputs)
+        told = fill_fields(say["stays_on"], {"name": names})  # and not that nothing was done
+        return _say(declined, f"{self._matcher.intents['no_thanks'].answer} {told}")
+
+    def _fit(self, match: IntentMatch, told: Sequence[Wish], messages: Sequence[Message]) -> IntentMatch:
+        """A match with the owner's names, and with its times by the moment in the head of the last message."""
+        head = messages[-1].text
+        match = _keep_end(self._put_past_noon(self._name(match), head), told, messages)
+        return _add_seconds(match, head)
 
     def _put_past_noon(self, match: IntentMatch, head: str) -> IntentMatch:
         """Return a match; of what was measured "at 3", in the half of the day that is over last."""
         when, now, text = str(match.arguments.get("when", "")), _read_moment(head).get("time", ""), clean_text(head)
-        late = self._matcher.times.put_past_noon(clock := when.removeprefix("at "), text.lower())
-        is_said = _CLOCK.match(clock) and now and self._matcher.says_time(text)
-        if match.tool != "sensor_history" or not is_said or clock <= now < late:
+        clock = when.removeprefix("at ")
+        if match.tool != "sensor_history" or not _CLOCK.match(clock) or not now or not self._matcher.says_time(text):
             return match
-        return match._replace(arguments=match.arguments | {"when": f"at {late}"})
-
-    def _take_back(
-        self, said: str, match: IntentMatch | None, referents: Referents, last: ToolCall, made: Sequence[ToolCall]
-    ) -> list[IntentMatch | None]:
-        """Return `match`, or what takes back a reminder or plan behind a "never mind". `made`: the last calls."""
-        switched = [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
-        undo = _TAKES_BACK.get(str(last.arguments.get("action"))) if last.name == "cron" else None
-        jobs = referents.get("job", ()) if undo else ()
-        declined = match.intent if match else self._matcher.choose_refusal(said)
-        is_bare = declined == "let_be" or (declined == "not_done" and len(said.split()) <= _MAX_DECLINE_WORDS)
-        undoes = self._matcher.is_all_of(said, "undo")
-        is_bare |= undoes
-        count = sum(call.name == "cron" for call in made) or int(undoes)  # not behind what was not understood
-        if jobs and is_bare and len(jobs) == count:
-            intent = self._matcher.intents[str(undo)]
-            removes = [make_match(intent, {"job": job}, 1.0, "template") for job in jobs]
-            ends = [{"action": "off", "name": one["name"]} for one in switched]
-            return [*removes, *(removes[0]._replace(tool="output", arguments=one) for one in ends)]
-        is_bare |= declined == "list_not" and match is not None and not match.said
-        if declined in {"let_be", "list_not"} and is_bare and [call.name for call in made] == ["memory_store"]:
-            return [
-                make_match(
-                    self._matcher.intents["memory_forget_it"], {"old_note": last.arguments["text"]}, 1.0, "template"
-                )
-            ]
-        last = ToolCall("", "output", switched[-1]) if last.name in READS and switched else last
-        names = dict.fromkeys(str(one["name"]) for one in [*switched, last.arguments] if "name" in one)
-        return [self._tell_what_stays(said, match, last, ", ".join(names))]
-
-    def _tell_what_stays(self, said: str, match: IntentMatch | None, last: ToolCall, names: str) -> IntentMatch | None:
-        """Return `match`; a "never mind" is told what stays on, a "not on wednesday" that nothing was changed."""
-        match, is_set = match if match and (match.tool or match.answer) else None, last.arguments.get("action") in _SETS
-        declined = match.intent if match else self._matcher.choose_refusal(said)
-        is_no = declined in {"not_done", "let_be"} or (
-            declined == "no_thanks" and self._matcher.is_all_of(said, "declines")
-        )
-        is_kept = is_set and last.name in {"cron", "rule"}  # "all right" would sound as if it was changed
-        if is_no and (is_kept or self._matcher.says_time(said)):
-            told, end, how = self._matcher.say["stays_set"].partition(
-                "."
-            )  # `how` it is changed, where something was set
-            return IntentMatch(declined, "", {}, f"{told}{end}{how * is_kept}", 1.0, "unclear")
-        named = self._matcher.list_outputs(said)
-        is_apart = self._matcher.is_exception(said) and not {*named} & {*names.split(", ")}
-        is_open = last.arguments.get("action") == "off" or is_apart
-        if (match is None or declined in _DECLINED) and is_open and len(named) == 1:  # "but not the fan", which is off
-            return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
-        if declined not in _DECLINED or last.name != "output" or last.arguments.get("action") != "set":
-            return match
-        if (match is None or match.route == "topic") and self._matcher.has_number(said):  # "2 is plenty" ends nothing
-            return IntentMatch(declined, "", {}, self._matcher.say["undone"], 1.0, "unclear")
-        if str(last.arguments.get("level", "on")) in {"off", "0"}:
-            return match
-        names = ", ".join(name for name in named if name in names.split(", ")) or names
-        told = fill_fields(self._matcher.say["stays_on"], {"name": names})  # and not that nothing was done
-        return IntentMatch(declined, "", {}, f"{self._matcher.intents['no_thanks'].answer} {told}", 1.0, "unclear")
+        late = self._matcher.times.put_past_noon(clock, text.lower())
+        return match if clock <= now < late else match._replace(arguments=match.arguments | {"when": f"at {late}"})
 
     def _open_meeting(self) -> onboarding.Onboarding | None:
         """The first meeting in the language of the text; None in one that it is not held in."""
@@ -323,16 +340,14 @@ class IntentProvider:
             return onboarding.Onboarding(matcher.words, matcher.intents, matcher.say)
         return None
 
-    def _match_sum(self, messages: Sequence[Message], asked: Sequence[str]) -> list[Wish]:
+    def _match_sum(self, messages: Sequence[Message]) -> list[Wish]:
         """The answer to a sum, which goes on with the one before; nothing where the text is none."""
-        texts = [clean_text(text) for text in asked[-_MAX_HEARD:]]
-        told = self.tell_sum(texts[-1], read_clock(messages), texts[:-1])
-        rest = texts[-1].rpartition("?")[2].strip(" \n.!") if "?" in texts[-1] else ""
-        if told and (
-            self._matcher.says_time(rest) or self._matcher.has_number(rest)
-        ):  # "that is a saturday, isn't it? Nine will do."
-            told = f"{told}\n{fill_fields(self._matcher.say['nearest'], {'undone': rest})}"
-        return [(texts[-1], IntentMatch("sum", "", {}, told, 1.0, "template"))] if told else []
+        *before, text = [clean_text(text) for text in list_user_texts(messages)[-_MAX_HEARD:]]
+        told = self.tell_sum(text, read_clock(messages), before)
+        rest = text.rpartition("?")[2].strip(" \n.!") if "?" in text else ""
+        if told and (self._matcher.says_time(rest) or self._matcher.has_number(rest)):
+            told += f"\n{fill_fields(self._matcher.say['nearest'], {'undone': rest})}"  # "is that a saturday? Nine will do."
+        return [(text, IntentMatch("sum", "", {}, told, 1.0, "template"))] if told else []
 
     def tell_sum(self, wish: str, now: datetime | None, before: Sequence[str] = ()) -> str:
         """The answer to a sum, or to a question about days; '' for others."""
@@ -353,124 +368,95 @@ class IntentProvider:
 
     def _name(self, match: IntentMatch) -> IntentMatch:
         """Use the owner's names: what the data calls "lamp" is the declared "light" where nothing is called lamp."""
-        names, tables = self._matcher.words["names"], (match.arguments, match.said)
-        is_planned = match.arguments.get("kind") == "tool"
-        if not names or not (is_planned or any(name in _NAMED for table in tables for name in table)):
-            return match
-        declared = self._declared()
-
-        def translate(found: re.Match[str]) -> str:
-            word = found[0]
-            named = str(names.get(fold_name(word), word)).split()
-            meant = next((one for one in named if one in declared), "")
-            return word if fold_name(word) in declared else meant or word
-
-        def replace_name(name: str, value: Any) -> Any:
-            if name not in _NAMED or not isinstance(value, str) or fold_name(value) in declared:
-                return value
-            if name == "name" and match.arguments.get("action") == "change":
-                return value  # a rule's, as it was told
-            if name == "when":  # of a rule: what is measured has no name of the owner's
-                sensor, dot, rest = value.partition(".")
-                return NAME_WORD.sub(translate, sensor) + dot + rest if dot else value
-            whole = str(names.get(fold_name(value).replace("_", " "), "")).split()
-            if known := next((one for one in whole if one in declared), ""):
-                return known
-            said = NAME_WORD.sub(translate, value)
-            if match.tool == "rule" and name == "name":
-                return said  # "pump_2" is no "pump"
-            parts = set(NAME_WORD.findall(said))  # "grow lamp" is the grow_light, where a lamp is that
-            return next((one for one in declared if one in said and {*NAME_WORD.findall(one)} == parts), said)
-
-        def replace(table: Mapping[str, Any]) -> dict[str, Any]:
-            return {name: replace_name(name, value) for name, value in table.items()}
-
-        arguments = replace(match.arguments)
-        if is_planned and "message" in arguments:  # which a plan lacks that asks for what it is of
+        arguments, said = self._name_values(match.arguments, match.tool), self._name_values(match.said, match.tool)
+        if match.arguments.get("kind") == "tool" and "message" in arguments:  # a plan that asks what it is of has none
             tool, _, call = arguments["message"].partition(" ")
-            arguments["message"] = f"{tool} {json.dumps(replace(json.loads(call)))}" if call else tool
+            arguments["message"] = (
+                f"{tool} {json.dumps(self._name_values(json.loads(call), match.tool))}" if call else tool
+            )
         if "notify" in arguments:  # made of the names that the tools have for quantities
-            said, named = (str(one.get("when", "")).partition(".")[0] for one in (match.arguments, arguments))
-            told = re.sub(rf"^{re.escape(said)}(?=: )", named, arguments["notify"])
+            before, named = (str(one.get("when", "")).partition(".")[0] for one in (match.arguments, arguments))
+            told = re.sub(rf"^{re.escape(before)}(?=: )", named, arguments["notify"])
             arguments["notify"] = self._wording.tell(match, told)
-        return match._replace(arguments=arguments, said=replace(match.said))
+        return match._replace(arguments=arguments, said=said)
 
-    def _understand_chosen(
-        self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
-    ) -> list[Wish]:
-        """The wish that the last turn has asked about, with what was asked, and what it is answered with; nothing where there was none."""
-        asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
-        match = asked[0][1] if len(asked) == 1 else None
-        if not match or "_called" not in match.said:
-            return []
-        number = self._find_chosen(clean_text(messages[-1].text), turn[-1].text)
-        one = {"name": number} if match.tool == "rule" else {"job": int(number or 0)}
-        return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))] if number else []
+    def _name_values(self, table: Mapping[str, Any], tool: str) -> dict[str, Any]:
+        texts = {name for name, value in table.items() if name in _NAMED and isinstance(value, str)}
+        return {name: self._name_value(name, value, tool) if name in texts else value for name, value in table.items()}
 
-    def _understand_sensor(
-        self, messages: Sequence[Message], turn: Sequence[Message], offered: Collection[Any]
-    ) -> list[Wish]:
-        """The rules of a limit and its "until", of the sensor that the last message names; nothing where none was asked for."""
-        text = clean_text(messages[-1].text)
-        failed = [told for call, told in list_calls(turn) if call.name == "rule" and told.startswith(WHICH_SENSOR)]
-        named = self._matcher.list_named(text, "sensor") if len(text.split()) <= _MAX_NAME_WORDS else []
-        if len(named) != 1 or len(failed) < 2:
-            return []
-        asked = self._understand_earlier(messages[: len(messages) - len(turn)], offered)
-        rules = [match for _, match in asked if match and match.tool == "rule" and "when" in match.arguments]
-        places = ({"when": f"{named[0]}.{match.arguments['when']}"} for match in rules)
-        told = [match._replace(arguments=match.arguments | one) for match, one in zip(rules, places, strict=True)]
-        return [(text, match) for match in told] if len(told) == len(asked) == len(failed) else []
+    def _name_value(self, name: str, value: str, tool: str) -> str:
+        """What the owner calls the value of an argument: as a whole, else each of its words."""
+        names, declared = self._matcher.words["names"], self._declared()
 
-    def _find_chosen(self, text: str, listed: str) -> str:
-        """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
-        rows = dict(_NUMBERED.findall(listed))
-        numbers, said = [*rows], self._matcher.list_like(text)
-        if place := self._matcher.read_place(text):
-            return next(iter(pick_place(numbers, place)), "")
-        if named := next((one for one in numbers if one == text.strip(" .!#\n")), ""):
-            return named
-        likest = find_likest(said, [*rows.values()]) if said else []
-        return numbers[likest[0]] if len(likest) == 1 else ""
+        def translate(word: str) -> str:
+            meant = str(names.get(fold_name(word), "")).split()
+            return next((one for one in meant if one in declared and fold_name(word) not in declared), word)
 
-    def _find_last_turn(self, turns: Sequence[Sequence[Message]]) -> LastTurn:
+        def translate_words(text: str) -> str:
+            return NAME_WORD.sub(lambda found: translate(found[0]), text)
+
+        if fold_name(value) in declared:
+            return value
+        if name == "when":  # of a rule: what is measured has no name of the owner's
+            sensor, dot, rest = value.partition(".")
+            return translate_words(sensor) + dot + rest if dot else value
+        if (whole := translate(value.replace("_", " "))) in declared:
+            return whole
+        said = translate_words(value)
+        if tool == "rule" and name == "name":
+            return said  # "pump_2" is no "pump"
+        parts = {*NAME_WORD.findall(said)}  # "grow lamp" is the grow_light, where a lamp is that
+        return next((one for one in declared if one in said and {*NAME_WORD.findall(one)} == parts), said)
+
+    def _find_last_turn(self, turns: Sequence[Sequence[Message]], newest: Message) -> LastTurn:
         """What the last turn with a call was about; a turn that was not understood may come between."""
-        gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
-        referents, last, spoken = Referents(), NO_CALL, {"job": list[Any](), "rule": list[Any]()}
-        made = [list_calls(turn) for turn in turns[-4:]]
-        for turn, told in zip(turns[:-4:-1], made[:-4:-1], strict=True):
-            calls = [call for call, _ in told]
-            switched = [call.arguments.get("name") for call in calls if call.name == "output"]
-            is_asked = last.name == "output_history" and last.arguments.get("name") in switched
-            if calls and (last == NO_CALL or is_asked or any(call.name == last.name for call in calls)):
-                found = find_referents(turn, gives)
-                lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
-                referents = lists | found | referents  # "is it on?" is about what was switched before
-                spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
-                if last == NO_CALL or self._is_looked_at(last, referents["_since"][0], turn, found):
-                    last, referents["_since"] = calls[-1], [turn]
-                elif last.name == "cron" and last.arguments.get("job") in found.get("job", ()):
-                    changed = list_calls(referents["_since"][0])[-1][1]
-                    last = ToolCall(last.id, last.name, keep_job(last.arguments, calls[-1].arguments, changed))
-        is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
-        if is_new and (waits := self._find_waiting(referents["_since"][0])):
-            referents["waits"] = [waits]
-        several = {f"{one}s": named for one, named in spoken.items() if len(named) > 1}
-        referents = several | referents  # "the first one", of two that were set one after the other
-        if turns and all(call.arguments == LOOK_UP for call, _ in made[-1]):
+        recent = turns[-_MAX_TURNS:]
+        done = [(turn, told) for turn in reversed(recent) if (told := list_calls(turn))]
+        referents, last = self._follow_calls(done, newest)
+        if turns and all(call.arguments == LOOK_UP for call, _ in list_calls(turns[-1])):
             named = self._matcher.list_outputs(turns[-1][0].text)
             # "is the lamp on?", "my neighbour says I should run the pump" - "when did it last run?"
             referents |= {"name": named} if len(named) == 1 else {}
-        calls = [call for told in made[-3:] for call, _ in told]
+        calls = [call for _, told in reversed(done) for call, _ in told]
         moved = [call.arguments for call in calls if call.name == "output" and call.arguments.get("action") in _SETS]
         if last.name in READS | {"output_history"} and moved:  # "lamp on" - "how warm is it?" - "turn it off"
             referents.setdefault("name", _list_once(str(given.get("name")) for given in moved))
-        outputs = _list_once(name for turn in turns[-4:] for name in self._matcher.list_outputs(turn[0].text))
+        outputs = _list_once(name for turn in recent for name in self._matcher.list_outputs(turn[0].text))
         referents["_both"] = outputs if len(outputs) == 2 else []
         referents["_whens"] = _list_once(call.arguments.get("when") for call in calls)
-        referents["_sensors"] = _list_once(call.arguments.get("sensor") for told in made for call, _ in told)
-        referents["_result"] = [next((told[-1][1] for told in made[:-4:-1] if told), "")]
+        referents["_sensors"] = _list_once(call.arguments.get("sensor") for call in calls)
+        referents["_result"] = [done[0][1][-1][1] if done else ""]
         return LastTurn(referents, last)
+
+    def _follow_calls(
+        self, done: Sequence[tuple[Sequence[Message], Calls]], newest: Message
+    ) -> tuple[Referents, ToolCall]:
+        """The last call of the newest of some turns, and what it and the earlier ones were about that go on with the same."""
+        gives = {name: wording.get("gives", {}) for name, wording in self._matcher.tools.items()}
+        since: Sequence[Message] = ()
+        referents, last = Referents(), NO_CALL
+        spoken = {"job": list[Any](), "rule": list[Any]()}
+        for turn, told in done:
+            calls = [call for call, _ in told]
+            switched = [call.arguments.get("name") for call in calls if call.name == "output"]
+            is_asked = last.name == "output_history" and last.arguments.get("name") in switched
+            if last != NO_CALL and not is_asked and all(call.name != last.name for call in calls):
+                continue
+            found = find_referents(turn, gives)
+            lists = {f"{name}s": values for name, values in found.items() if len(values) > 1}
+            referents = lists | found | referents  # "is it on?" is about what was switched before
+            spoken = {one: [*dict.fromkeys([*found.get(one, ()), *named])] for one, named in spoken.items()}
+            if last == NO_CALL or self._is_looked_at(last, since, turn, found):
+                last, since = calls[-1], turn
+            elif last.name == "cron" and last.arguments.get("job") in found.get("job", ()):
+                changed = list_calls(since)[-1][1]
+                last = ToolCall(last.id, last.name, keep_job(last.arguments, calls[-1].arguments, changed))
+        is_new = last.name == "rule" and last.arguments.get("action") in {"add", "change"}
+        if is_new and (waits := self._find_waiting(since)):
+            referents["waits"] = [waits]
+        several = {f"{one}s": named for one, named in spoken.items() if len(named) > 1}
+        passed = {"_passed": [count_seconds_passed(since, newest)]} if since else {}
+        return several | referents | passed, last  # "the first one", of two that were set one after the other
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
@@ -490,113 +476,171 @@ class IntentProvider:
             return last.arguments.get("job") in found.get("job", ())
         return last.name == "output" and {*self._matcher.list_outputs(asked[0].text)} <= {call.arguments.get("name")}
 
-    def _understand_answer(
-        self, messages: Sequence[Message], turns: Sequence[Sequence[Message]], offered: Collection[Any]
-    ) -> list[Wish]:
-        """What the last message means as the answer to what was asked in the last turn; nothing where it is no answer."""
-        text, asked, reply = clean_text(messages[-1].text), clean_text(turns[-1][0].text), turns[-1][-1].text
-        looked_up = [call for message in turns[-1] for call in message.calls]
-        is_short = self._is_nod(text) or len(text.split()) <= _MAX_CHOICE_WORDS
-        if len(looked_up) == 1 and is_short and (which := self._understand_chosen(messages, turns[-1], offered)):
-            return which
-        before, _, after = self._matcher.say["meant"].partition("{done}")
-        is_meant = before and reply.startswith(before) and reply.endswith(after)
-        is_refused = any(call.name == "cron" and told.startswith(ERROR_PREFIX) for call, told in list_calls(turns[-1]))
-        if is_meant or is_refused:
-            said = reply.removeprefix(before).removesuffix(after) if is_meant else asked
-            done = self._matcher.match_wishes(said, offered)
-            done = done if all(is_complete(match) for _, match in done) else []
-            if (is_meant and self._is_nod(text)) or (done := self._correct(done, text, offered)):
-                return done
-        if reply.startswith(self._matcher.say["partly"].partition("{")[0]) and self._is_nod(text):
-            referents, last = self._find_last_turn(turns[:-1])
-            told = self._matcher.match_wishes(asked, offered, LastTurn(referents, last))
-            return [part for part in told if is_complete(part[1])]
-        mark = re.escape(self._matcher.say["waits"].partition("{number}")[2].partition("{")[0])
-        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){mark}", reply)
-        if waits and self._matcher.is_all_of(text, "agrees"):
-            number = waits[1] or waits[2]
-            return [(text, IntentMatch("yes", "", {"number": number}, self._matcher.say["typed"], 1.0, "unclear"))]
-        if reply.startswith(self._matcher.say["which"].partition("{")[0]):
-            return self._understand_one_of(asked, text, turns, offered)
-        all_night = self._matcher.intents.get("output_all_night")
-        if all_night and reply == all_night.answer and (said := self._matcher.put_until(asked, text)):
-            told = self._matcher.match_wishes(said, offered)
-            whole = all(is_complete(match) for _, match in told)
-            return [(part, match and _keep_until_morning(match)) for part, match in told] if whole else []
-        if reply == self._matcher.say["what"] and not self._is_nod(text):  # "turn it on" - "the light"
-            said, own = self._matcher.put_for_it(asked, text), self._matcher.match(text, offered)
-            intended = self._matcher.intents[own.intent] if is_whole(own) else None
-            is_wish = intended is not None and (intended.acts or intended.adds)  # "and delete sunday's"
-            is_talk = own is not None and not own.tool and bool(own.answer)  # "thanks"
-            parts = self._matcher.match_wishes(said, offered) if said and not (is_talk or is_wish) else []
-            if parts and all(is_complete(match) for _, match in parts):
-                return parts
-        failed = any(result.startswith(ERROR_PREFIX) and "?" in result for _, result in list_calls(turns[-1]))
-        questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
-        if not failed and reply not in questions:
-            return []
-        placed = self._understand_sensor(messages, turns[-1], offered)
-        return placed or self._understand_slot(text, turns, offered, failed=failed)
+    def _understand_answer(self, talk: Talk) -> list[Wish]:
+        """What a message means as the answer to what was asked in the last turn; nothing where it is no answer."""
+        steps = (
+            self._understand_chosen,
+            self._understand_proposed,
+            self._understand_rest,
+            self._understand_yes,
+            self._understand_one_of,
+            self._understand_end,
+            self._understand_named,
+            self._understand_sensor,
+            self._understand_slot,
+        )
+        return next(filter(None, (step(talk) for step in steps)), []) if talk.turns else []
 
-    def _understand_one_of(
-        self, asked: str, text: str, turns: Sequence[Sequence[Message]], offered: Collection[Any]
-    ) -> list[Wish]:
-        """What was asked last, of the one that a text chooses of those that were named; nothing where it chooses none."""
-        referents, last = self._find_last_turn(turns[:-1])
-        named = text.strip(" .!\n").lower()
-        if place := self._matcher.read_place(text):  # "the second one", of those that were named
-            reply = turns[-1][-1].text
-            listed = [found for found in referents.values() if f" {', '.join(map(str, found))}?" in reply]
+    def _understand_chosen(self, talk: Talk) -> list[Wish]:
+        """ "Which of these?": the wish that a list was shown for, with the number of the row that is chosen."""
+        is_listed = len([call for message in talk.turns[-1] for call in message.calls]) == 1
+        if not is_listed or not (self._is_nod(talk.text) or len(talk.text.split()) <= _MAX_CHOICE_WORDS):
+            return []
+        asked = self._understand_earlier(talk.until_asked, talk.offered)
+        match = asked[0][1] if len(asked) == 1 else None
+        number = self._find_chosen(talk.text, talk.reply) if match and "_called" in match.said else ""
+        if not match or not number:
+            return []
+        one = {"name": number} if match.tool == "rule" else {"job": int(number)}
+        return [(asked[0][0], match._replace(arguments=match.arguments | one, said={}, missing=""))]
+
+    def _understand_proposed(self, talk: Talk) -> list[Wish]:
+        """ "Did you mean ...?", or a plan that was refused: what was meant, at a nod; else that with what the answer changes of it."""
+        before, _, after = self._matcher.say["meant"].partition("{done}")
+        is_meant = talk.reply.startswith(before) and talk.reply.endswith(after)
+        if not is_meant and not any(call.name == "cron" and told.startswith(ERROR_PREFIX) for call, told in talk.calls):
+            return []
+        said = talk.reply.removeprefix(before).removesuffix(after) if is_meant else talk.asked
+        done = self._matcher.match_wishes(said, talk.offered)
+        if not all(is_complete(match) for _, match in done):
+            return []
+        return done if is_meant and self._is_nod(talk.text) else self._correct(done, talk.text, talk.offered)
+
+    def _understand_rest(self, talk: Talk) -> list[Wish]:
+        """ "I understood only a part of it. Shall I do that?"."""
+        if not talk.reply.startswith(self._matcher.say["partly"].partition("{")[0]) or not self._is_nod(talk.text):
+            return []
+        last = self._find_last_turn(talk.turns[:-1], talk.messages[-1])
+        told = self._matcher.match_wishes(talk.asked, talk.offered, last)
+        return [part for part in told if is_complete(part[1])]
+
+    def _understand_yes(self, talk: Talk) -> list[Wish]:
+        """A yes to what waits for the command: that is said once more."""
+        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){re.escape(self._mark)}", talk.reply)
+        if not waits or not self._matcher.is_all_of(talk.text, "agrees"):
+            return []
+        number = {"number": waits[1] or waits[2]}
+        return [(talk.text, _say("yes", self._matcher.say["typed"])._replace(arguments=number))]
+
+    def _understand_one_of(self, talk: Talk) -> list[Wish]:
+        """ "Which one: ...?": what was asked, of the one that a text chooses of those that were named."""
+        if not talk.reply.startswith(self._matcher.say["which"].partition("{")[0]):
+            return []
+        referents, last = self._find_last_turn(talk.turns[:-1], talk.messages[-1])
+        named = talk.text.strip(" .!\n").lower()
+        if place := self._matcher.read_place(talk.text):  # "the second one", of those that were named
+            listed = [found for found in referents.values() if f" {', '.join(map(str, found))}?" in talk.reply]
             named = next((str(one).lower() for one in pick_place(listed[0] if listed else [], place)), named)
-        outputs = self._matcher.list_outputs(text)
+        outputs = self._matcher.list_outputs(talk.text)
         rules = [str(one) for one in referents.get("rules", ()) if str(one).rstrip("_0123456789") in outputs]
         named = rules[0] if len(rules) == 1 else named  # "the pump", of pump_2
         meant = {name: [one for one in found if str(one).lower() == named] for name, found in referents.items()}
-        referents |= {name: found for name, found in meant.items() if found}
         if not any(meant.values()):
             return []
-        spoken = LastTurn(referents, last)
-        told = self._matcher.match_wishes(f"{asked} {named}", offered, spoken)  # "cancel the reminder 2"
+        spoken = LastTurn(referents | {name: found for name, found in meant.items() if found}, last)
+        told = self._matcher.match_wishes(f"{talk.asked} {named}", talk.offered, spoken)  # "cancel the reminder 2"
         if not all(is_complete(match) for _, match in told):
-            told = self._matcher.match_wishes(asked, offered, spoken)
+            told = self._matcher.match_wishes(talk.asked, talk.offered, spoken)
         return [part for part in told if is_complete(part[1])]
 
-    def _understand_slot(
-        self, text: str, turns: Sequence[Sequence[Message]], offered: Collection[Any], *, failed: bool
-    ) -> list[Wish]:
+    def _understand_end(self, talk: Talk) -> list[Wish]:
+        """ "All night: until when?" - "until 7", which is of the morning."""
+        all_night = self._matcher.intents.get("output_all_night")
+        said = self._matcher.put_until(talk.asked, talk.text) if all_night and talk.reply == all_night.answer else ""
+        told = self._matcher.match_wishes(said, talk.offered) if said else []
+        whole = all(is_complete(match) for _, match in told)
+        return [(part, match and _keep_until_morning(match)) for part, match in told] if whole else []
+
+    def _understand_named(self, talk: Talk) -> list[Wish]:
+        """ "What do you mean?", of "turn it on" - "the light"."""
+        if talk.reply != self._matcher.say["what"] or self._is_nod(talk.text):
+            return []
+        own = self._matcher.match(talk.text, talk.offered)
+        is_talk = own is not None and not own.tool and bool(own.answer)  # "thanks"
+        said = "" if is_talk or self._is_wish(own) else self._matcher.put_for_it(talk.asked, talk.text)
+        parts = self._matcher.match_wishes(said, talk.offered) if said else []
+        return parts if all(is_complete(match) for _, match in parts) else []
+
+    def _understand_sensor(self, talk: Talk) -> list[Wish]:
+        """ "Which sensor?": the rules of a limit and its "until", of the sensor that is named."""
+        failed = [told for call, told in talk.calls if call.name == "rule" and told.startswith(WHICH_SENSOR)]
+        named = self._matcher.list_named(talk.text, "sensor") if len(talk.text.split()) <= _MAX_NAME_WORDS else []
+        if len(named) != 1 or len(failed) < 2:
+            return []
+        asked = self._understand_earlier(talk.until_asked, talk.offered)
+        rules = [match for _, match in asked if match and match.tool == "rule" and "when" in match.arguments]
+        places = ({"when": f"{named[0]}.{match.arguments['when']}"} for match in rules)
+        told = [match._replace(arguments=match.arguments | one) for match, one in zip(rules, places, strict=True)]
+        return [(talk.text, match) for match in told] if len(told) == len(asked) == len(failed) else []
+
+    def _understand_slot(self, talk: Talk) -> list[Wish]:
         """What was asked last, with a text for what it lacked; nothing where that is another wish."""
-        own = self._matcher.match(text, offered)
+        failed = any(result.startswith(ERROR_PREFIX) and "?" in result for _, result in talk.calls)
+        questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
+        if not failed and talk.reply not in questions:
+            return []
+        own = self._matcher.match(talk.text, talk.offered)
         is_lost = own is not None and own.route == "unknown"  # "cancel that", of what is not there yet
         is_end = is_lost and own and self._matcher.intents[own.intent].arguments.get("action") in ENDS
-        if is_end or self._matcher.is_all_of(text, "declines"):
+        if is_end or self._matcher.is_all_of(talk.text, "declines"):
             own = make_match(self._matcher.intents["let_be"], {}, 1.0, "template")
         if own and own.route == "template" and own.intent in _DECLINED | {"thanks", "goodbye"}:
-            return [(text, own)]
-        if is_whole(own):
-            intent = self._matcher.intents[own.intent]
-            if intent.acts or intent.adds or len(text.split()) > _MAX_NAME_WORDS:
-                return []
-        earlier = [clean_text(turn[0].text) for turn in turns[-2:]]
-        binds = self._matcher.words["binds"]
-        for said in (earlier[-1], *(f" {bind} ".join(earlier) for bind in ("", *binds))):
-            wanted = self._matcher.match(said, offered)
-            wanted = wanted and self._name(wanted)
-            for bind in ("", *binds):
-                match = self._matcher.match(f"{said} {bind} {text}", offered)
-                if not match or not wanted or match.intent != wanted.intent:
-                    continue
-                match = self._name(match)
-                named = str(match.arguments.get("sensor") or match.arguments.get("when", "")).partition(".")[0]
-                if failed and named and named not in (self._declared() or {named}):
-                    continue  # "make it 90" is no sensor
-                if str(match.arguments.get("message")) in self._matcher.words["within"]:
-                    continue  # "remind me in" - "20"
-                given = match.arguments  # no other wish is swallowed; a sensor's name may come before what is measured
-                ends = (str(given.get(name, "")).endswith(str(one)) for name, one in wanted.arguments.items())
-                if (failed or all(ends)) and match.arguments != wanted.arguments:
-                    return [(text, one) for one in self._matcher.list_parts(match) or [match]]
+            return [(talk.text, own)]
+        if self._is_wish(own) or (is_whole(own) and len(talk.text.split()) > _MAX_NAME_WORDS):
+            return []
+        earlier = [clean_text(turn[0].text) for turn in talk.turns[-2:]]
+        binds = ("", *self._matcher.words["binds"])
+        for said in (earlier[-1], *(f" {bind} ".join(earlier) for bind in binds)):
+            if match := self._fill_slot(said, (f"{bind} {talk.text}" for bind in binds), talk.offered, failed=failed):
+                return [(talk.text, one) for one in self._matcher.list_parts(match) or [match]]
         return []
+
+    def _fill_slot(
+        self, said: str, tails: Iterable[str], offered: Collection[Any], *, failed: bool
+    ) -> IntentMatch | None:
+        """What was asked last, with the first of some texts that tells what it lacked; None where each makes another wish of it."""
+        wanted = self._matcher.match(said, offered)
+        wanted = wanted and self._name(wanted)
+        for tail in tails if wanted else ():
+            match = self._matcher.match(f"{said} {tail}", offered)
+            if not match or not wanted or match.intent != wanted.intent:
+                continue
+            match = self._name(match)
+            given = match.arguments
+            named = str(given.get("sensor") or given.get("when", "")).partition(".")[0]
+            is_no_sensor = failed and named and named not in (self._declared() or {named})  # "make it 90"
+            is_no_text = str(given.get("message")) in self._matcher.words["within"]  # "remind me in" - "20"
+            # no other wish is swallowed; a sensor's name may come before what is measured
+            ends = all(str(given.get(name, "")).endswith(str(one)) for name, one in wanted.arguments.items())
+            if (failed or ends) and given != wanted.arguments and not is_no_sensor and not is_no_text:
+                return match
+        return None
+
+    def _is_wish(self, match: IntentMatch | None) -> bool:
+        """Whether a text is a wish of its own, and no answer: "and delete sunday's"."""
+        intent = self._matcher.intents[match.intent] if is_whole(match) else None
+        return intent is not None and (intent.acts or intent.adds)
+
+    def _find_chosen(self, text: str, listed: str) -> str:
+        """The number of the one that a text chooses of numbered lines: by it, as "the second", or by what stands there; else ''."""
+        rows = dict(_NUMBERED.findall(listed))
+        numbers, said = [*rows], self._matcher.list_like(text)
+        if place := self._matcher.read_place(text):
+            return next(iter(pick_place(numbers, place)), "")
+        if named := next((one for one in numbers if one == text.strip(" .!#\n")), ""):
+            return named
+        likest = find_likest(said, [*rows.values()]) if said else []
+        return numbers[likest[0]] if len(likest) == 1 else ""
 
     def _correct(self, done: Sequence[Wish], text: str, offered: Collection[Any]) -> list[Wish]:
         """What was proposed, with what a text changes of it as of an order that was done: "rather 6"; nothing where it is no such."""
@@ -626,14 +670,18 @@ class IntentProvider:
         is_open = "?" not in text and any(is_waiting(int(number)) for number, _, _ in waits)
         shown = self._list_shown(turns, is_waiting)
         row = turns[-1][-1].text.rpartition("\n")[2] if len(shown) == len(self._list_waiting()) == 1 else ""
-        mark = matcher.say["waits"].partition("{number}")[2].partition("{")[0]
-        if waits or any(row.startswith(f"{number}{mark}") for number, _, _ in shown):  # of a list, all that waits
+        if waits or any(row.startswith(f"{number}{self._mark}") for number, _, _ in shown):  # of a list, all that waits
             is_sure = is_open and len(shown) == 1 and matcher.is_all_of(text, "agrees")
             is_yes = is_sure or plain in matcher.words["agrees"]
             is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
             if is_yes or is_no:
                 return [f"/{'yes' if is_yes else 'no'} {number}" for number, _, _ in waits or shown]
         return self._answer_named(text, shown) if shown else []
+
+    @property
+    def _mark(self) -> str:
+        """What stands behind the number of a rule that waits for its yes."""
+        return self._matcher.say["waits"].partition("{number}")[2].partition("{")[0]
 
     def _list_shown(self, turns: Sequence[Sequence[Message]], is_waiting: Callable[[int], bool]) -> list[_Shown]:
         """The number, call and name of each rule that still waits of those shown last; what only changes a kept one is none."""
@@ -729,19 +777,17 @@ class IntentProvider:
         last = request.messages[-1] if request.messages else Message("user", "")
         offered = {tool.get("name") for tool in request.tools if request.calls}
         offered |= self.unlisted if offered else set()
-        found = self._use_looked_up(request.messages, offered) if last.role == "tool" else []
-        if last.role == "tool" and (again := self._find_retry(request.messages, offered)):
-            yield from _call(request, [again])
-            return
-        if last.role == "tool" and not found:
-            told = self._word_last_turn(request.messages)
-            if last.text.startswith(ERROR_PREFIX):
-                yield Notice(told.rpartition("\n")[2], failed=True)  # in the answer's words, to be shown once
-            yield Text(told)
-            yield End("stop", Usage())
-            return
-        asks = last.role == "user" and request.messages
-        wishes = found or (self._understand(request.messages, offered) if asks else [])
+        wishes = list[Wish]()
+        if last.role == "tool":
+            wishes = self._use_looked_up(request.messages, offered)
+            if again := self._find_retry(request.messages, offered):
+                yield from _call(request, [again])
+                return
+            if not wishes:
+                yield from self._tell(request.messages)
+                return
+        elif request.messages and last.role == "user":
+            wishes = self._understand(request.messages, offered)
         self._latest = last, wishes
         if named := self._lookup.find_call(wishes, offered):
             yield from _call(request, [(named.name, named.arguments)])
@@ -755,8 +801,7 @@ class IntentProvider:
             for _, match in wishes
             if match and match.tool in offered and (not match.missing or self.is_shown_first(match))
         ]
-        moves = any(map(self._matcher.moves, ready))
-        if ready and (len(ready) == len(wishes) or not moves):
+        if ready and (len(ready) == len(wishes) or not any(map(self._matcher.moves, ready))):
             yield from _call(request, [(match.tool, match.arguments) for match in ready])
             return
         if ready:
@@ -765,6 +810,13 @@ class IntentProvider:
             yield Text(fill_fields(self._matcher.say["partly"], {"undone": undone, "done": done}))
         else:
             yield Text(self._word_match(wishes[0][1] if wishes else None, offered, last.text))
+        yield End("stop", Usage())
+
+    def _tell(self, messages: Sequence[Message]) -> Iterator[Event]:
+        told = self._word_last_turn(messages)
+        if messages[-1].text.startswith(ERROR_PREFIX):
+            yield Notice(told.rpartition("\n")[2], failed=True)  # in the answer's words, to be shown once
+        yield Text(told)
         yield End("stop", Usage())
 
     def is_shown_first(self, match: IntentMatch) -> bool:
@@ -788,18 +840,14 @@ class IntentProvider:
         if not asked or not calls or any(call.arguments != LOOK_UP and call.name != "sensor_read" for call in calls):
             return []
         wishes = self._understand(messages[:asked], offered)
-        now = read_clock(messages)
+        now, texts = read_clock(messages), [*map(clean_text, list_user_texts(messages[:asked]))]
+        spoken = [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
         for call, result in zip(calls, results, strict=False):
             named = self._lookup.find_call(wishes, offered)
-            if (
-                not named
-                or (named.name, named.arguments) != (call.name, call.arguments)
-                or result.startswith(ERROR_PREFIX)
-            ):
+            is_it = named is not None and (named.name, named.arguments) == (call.name, call.arguments)
+            if not is_it or result.startswith(ERROR_PREFIX):
                 return []
             rows = remove_hints(result)
-            texts = [*map(clean_text, list_user_texts(messages[:asked]))]
-            spoken = [name for text in texts[:-_MAX_HEARD:-1] for name in self._matcher.list_outputs(text)]
             wishes = [(said, one) for said, match in wishes for one in self._lookup.use(match, rows, now, spoken)]
         return wishes
 
@@ -807,9 +855,10 @@ class IntentProvider:
         """Nothing is held open."""
 
     def _word_match(self, match: IntentMatch | None, offered: Collection[Any], text: str = "") -> str:
-        say = self._matcher.say
+        """What is said to a text of which no call is made."""
+        say, words = self._matcher.say, clean_text(text)
         if match is None or not (match.tool or match.answer) or match.missing == NEEDS_CLOCK:
-            return self._refuse(clean_text(text))
+            return self._refuse(words)
         if not match.tool:
             if "" in (self._heard.get(name) for name in FIELD.findall(match.answer)):
                 return say["unsaid"]
@@ -818,17 +867,12 @@ class IntentProvider:
             wording = self._matcher.tools.get(match.tool, {})
             return fill_fields(say["no_tool"], {"does": f"use {match.tool}", "lacks": "it is not there", **wording})
         is_bare = match.tool == "output" and not match.arguments  # an order that was not read further
-        device = self._matcher.find_undeclared_device(clean_text(text)) if is_bare else ""
-        if device:
+        if is_bare and (device := self._matcher.find_undeclared_device(words)):
             return self._tell_no_output(device)
-        is_hint = match.missing == self._matcher.word_exact(match.intent)
-        no_example = is_hint and self._is_of_other(match, text)
-        return f"{match.missing.partition('. ')[0]}." if no_example else match.missing
-
-    def _is_of_other(self, match: IntentMatch, text: str) -> bool:
-        """Whether the sentence that is said to work for an intent switches what a text does not name."""
-        shown, named = (self._matcher.list_outputs(one) for one in (self._matcher.intents[match.intent].exact, text))
-        return not {*shown} <= {*named}
+        exact = self._matcher.intents[match.intent].exact
+        is_of_other = not {*self._matcher.list_outputs(exact)} <= {*self._matcher.list_outputs(text)}
+        is_hint = match.missing == self._matcher.word_exact(match.intent)  # no example that switches what was not named
+        return f"{match.missing.partition('. ')[0]}." if is_hint and is_of_other else match.missing
 
     def _refuse(self, text: str) -> str:
         """What is said where nothing was understood: to talk something that fits it, else what works here."""
@@ -856,51 +900,77 @@ class IntentProvider:
         calls = merge_calls(list_calls(turn[0]) if turn else [])
         if not calls:
             return self._wording.tell_result(None, remove_hints(messages[-1].text))
-        asked = count_up_to_user(messages)
-        message, wishes = self._latest
-        if message is not messages[asked - 1]:  # another process has asked
-            called = {call.name for one in messages[asked:] for call in one.calls}
-            wishes = self._understand(messages[:asked], called)
+        wishes = self._find_wishes_of(messages)
         matches = [match for _, match in wishes if match is not None]
-        told, left = [], [*matches]
         if [call.name for call, _ in calls] == ["sensor_read", "rule"] and len(matches) == 1:
             del calls[0]  # the value was only looked up
-        asked_of = next((one.said.get("_name", "") for one in matches if one.tool == "rule"), "")
-        for call, result in calls:  # of two alike, such as two parts of the board's report, each is told once
-            match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
-            match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
-            left = [one for one in left if one is not match]
-            if match and call.name == "rule" and result.startswith(_NO_RULE):
-                waits = self._lookup.name_waiting(match, str(call.arguments["name"]))
-                told += [waits.answer if waits else self._wording.tell_result(match, result)]
-                told += [] if waits else self._lookup.tell_waiting(match)
-                continue
-            is_list = call.name == "cron" and call.arguments == LOOK_UP
-            now = read_clock(messages) if is_list and match and "_day" in match.said else None
-            rows = keep_days(result, match.said["_day"], now.date()) if match and now else result
-            said = self._wording.tell_result(match, keep_named(rows, asked_of) if asked_of else rows)
+        output = next(
+            (one.said.get("_name", "") for one in matches if one.tool == "rule"), ""
+        )  # whose plans are asked for
+        told = list[str]()
+        for match, call, result in self._pair_calls(calls, matches):
+            said = self._word_call(match, call, result, output, read_clock(messages))
             told += [said] * (said not in told or not result.startswith(ERROR_PREFIX))
         if len(matches) == 2 and "_other" in matches[0].said:
             told.append(self._wording.compare([result for _, result in calls], matches))
         if any(call.name == "rule" and call.arguments == LOOK_UP for call, _ in calls):
-            told += self._lookup.tell_waiting(matches[-1] if matches else None, asked_of)
-        if asked_of and not any(told):
-            told = [fill_fields(self._matcher.say["none_planned"], {"name": asked_of})]
-        if undone := [text for text, match in wishes if match is None]:
-            told.append(fill_fields(self._matcher.say["nearest"], {"undone": undone[0]}))
+            told += self._lookup.tell_waiting(matches[-1] if matches else None, output)
+        if output and not any(told):
+            told = [fill_fields(self._matcher.say["none_planned"], {"name": output})]
+        undone = [text for text, match in wishes if match is None][:1]
+        told += [fill_fields(self._matcher.say["nearest"], {"undone": text}) for text in undone]
         return "\n".join(filter(None, told))
+
+    def _find_wishes_of(self, messages: Sequence[Message]) -> list[Wish]:
+        """The wishes that the calls of the last turn were made for; read once more where another process has asked."""
+        asked = count_up_to_user(messages)
+        message, wishes = self._latest
+        called = {call.name for one in messages[asked:] for call in one.calls}
+        return wishes if message is messages[asked - 1] else self._understand(messages[:asked], called)
+
+    def _pair_calls(
+        self, calls: Calls, matches: Sequence[IntentMatch]
+    ) -> Iterator[tuple[IntentMatch | None, ToolCall, str]]:
+        """The calls, each with its match; of two alike, such as two parts of the board's report, each has its own."""
+        left = [*matches]
+        for call, result in calls:
+            match = next((one for one in left if (one.tool, one.arguments) == (call.name, call.arguments)), None)
+            match = match or next(filter(None, (self._match_call(one, call) for one in matches)), None)
+            left = [one for one in left if one is not match]
+            yield match, call, result
 
     def _match_call(self, match: IntentMatch, call: ToolCall) -> IntentMatch | None:
         """The match, or what it means where nothing of its list is called so; None where neither has made the call."""
+        if match.tool == call.name:
+            return match
         other = self._matcher.intents.get(self._matcher.intents[match.intent].otherwise)
-        if match.tool != call.name and other and other.tool == call.name:
-            return make_match(other, call.arguments, match.score, match.route)
-        return match if match.tool == call.name else None
+        is_made = other is not None and other.tool == call.name
+        return make_match(other, call.arguments, match.score, match.route) if other and is_made else None
+
+    def _word_call(
+        self, match: IntentMatch | None, call: ToolCall, result: str, output: str, now: datetime | None
+    ) -> str:
+        """What a call has brought; of a list the rows of the day or of the `output` that was asked for."""
+        if match and call.name == "rule" and result.startswith(_NO_RULE):
+            waits = self._lookup.name_waiting(match, str(call.arguments["name"]))
+            told = [self._wording.tell_result(match, result), *self._lookup.tell_waiting(match)]
+            return waits.answer if waits else "\n".join(told)
+        if match and now and "_day" in match.said and call.name == "cron" and call.arguments == LOOK_UP:
+            result = keep_days(result, match.said["_day"], now.date())
+        return self._wording.tell_result(match, keep_named(result, output) if output else result)
 
 
 def _list_once(values: Iterable[Any]) -> list[Any]:
     """Those of some values that are not empty, each once."""
     return [*dict.fromkeys(filter(None, values))]
+
+
+def _say(intent: str, answer: str) -> IntentMatch:
+    return IntentMatch(intent, "", {}, answer, 1.0, "unclear")
+
+
+def _list_switched(made: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    return [call.arguments for call in made if call.name == "output" and call.arguments.get("action") == "set"]
 
 
 def _call(request: Request, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Event]:
