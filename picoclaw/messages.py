@@ -30,27 +30,29 @@ vous plait les sorties ca ok okay pls plz plse thanks thx danke gracias porfa pl
 _NO_WORDS = "no nein nee non nope"
 _AFTER_NO_WORDS = "stop stopp stoppe stoppen halt notaus arrete arretez stoppez"  # not "no para": it does not end
 _IT_WORDS = "it that paralo cortalo apagalo ca ok"
-_EXCEPTION = pattern(
-    r"(?:but not|aber nicht|pero no|mais pas|except|ausser|bis auf|menos|excepto|salvo|sauf|apart from) "
-    r"|(?:(?:but|aber|pero|mais|not|nur|nicht|no|pas|keep|leave|lass|lasse|deja|laisse) )+(?:the|de[nr]|die|el|la|las|los|les?|l) \w"
-    r"|(?:the|de[nr]|die|el|la|las|los|les?|l) \w+ (?:not|nicht|no|pas)$|not (?:now|yet)|nicht jetzt|pas maintenant"
-    r"|(?:but only|aber erst|aber nur|erst|pero solo|mais seulement) "
-    r"|(?:at|in|um|a las|dentro de|dans|a) (?:\d\w*|an?|einer|una|une)(?: \w+)?$"
-    r"|.*\b(?:stays? on|bleibt an|anbleiben|se queda encendid[oa]|reste allumee?)\b"
+_THE = r"(?:the|de[nr]|die|el|la|las|los|les?|l)"
+_EXCEPTIONS = (
+    r"(?:but not|aber nicht|pero no|mais pas|except|ausser|bis auf|menos|excepto|salvo|sauf|apart from) ",
+    rf"(?:(?:but|aber|pero|mais|not|nur|nicht|no|pas|keep\w*|leav\w+|using|brauche?|lasse?|deja|laisse) )+{_THE} \w",  # "leave the fan on"
+    rf"{_THE} \w+ (?:not|nicht|no|pas)$",  # "la bomba no"
+    r"not (?:now|yet)|nicht jetzt|pas maintenant",
+    r"(?:but only|aber erst|aber nur|erst|pero solo|mais seulement) ",
+    r"(?:at|in|um|a las|dentro de|dans|a) (?:\d\w*|an?|einer|una|une)(?: \w+)?$",  # "in an hour"
+    r".*\b(?:stays? on|bleibt an|anbleiben|se queda encendid[oa]|reste allumee?)\b",
 )
+_EXCEPTION = pattern("|".join(_EXCEPTIONS))
 """What takes something out of an order to switch all off, or says when; such an order is read as a sentence."""
-_REASON = pattern(
-    r"(?:im|i m|i am|i ll|i have to|i ve got to|i got to|i gotta|i need to|i must|we re|we are|we have to|its|it s|it is|there s|gotta"
-    r"|because|cos|coz|cuz|bye|ich (?:bin|geh|muss|hau|fahr|will|leg)\w*|wir (?:sind|geh|muss|mussen|fahr)\w*|es (?:brennt|riecht|stinkt|ist)"
-    r"|weil|denn|bin|muss|geh|gehe|tschuss|(?:(?:que|q|porque|pq|xq) )?(?:me (?:voy|piro|largo|marcho|tengo que)|nos (?:vamos|piramos)|voy|vamos|salgo|tengo que|huele)"
-    r"|(?:(?:car|parce que?|pcq) )?(?:je (?:sors|pars|m|vais|file|dois|suis)|j y|jme|jm|jvais|jsors|jpars|on (?:s|sort|part|y|file|va)|ca sent|ca brule))\b"
+_REASONS = (
+    r"im|i m|i am|i ll|i have to|i ve got to|i got to|i gotta|i need to|i must|we re|we are|we have to|its|it s|it is|there s|gotta",
+    r"because|cos|coz|cuz|bye",
+    r"ich (?:bin|geh|muss|hau|fahr|will|leg)\w*|wir (?:sind|geh|muss|mussen|fahr)\w*|es (?:brennt|riecht|stinkt|ist)",
+    r"weil|denn|bin|muss|geh|gehe|tschuss",
+    r"(?:(?:que|q|porque|pq|xq) )?(?:me (?:voy|piro|largo|marcho|tengo que)|nos (?:vamos|piramos)|voy|vamos|salgo|tengo que|huele)",
+    r"(?:(?:car|parce que?|pcq) )?(?:je (?:sors|pars|m|vais|file|dois|suis)|j y|jme|jm|jvais|jsors|jpars|on (?:s|sort|part|y|file|va)|ca sent|ca brule)",
 )
+_REASON = pattern(rf"(?:{'|'.join(_REASONS)})\b")
 """What begins the reason for an order to switch all off, where no comma stands before it."""
-_LIMIT = pattern(
-    r"\b(?:if|when|until|till|unless|not|dont|only|keep\w*|leave|leaving (?:the|my|it)|using|wenn|falls|sobald|bis|nur|nicht|ausser|lass\w*|brauche?|si|cuando|hasta|solo|menos"
-    r"|salvo|no|dej\w+|quand|des|jusqu|sauf|seulement|pas|laiss\w+|tomorrow|tonight|later|morgen|spater|manana|luego|demain|ce soir)\b|\d"
-)
-"""What may limit such an order behind its reason."""
+_MAX_REASON_WORDS = 5  # what is longer may say when, or for what
 _STOP, _OFF, _ALL, _BESIDE, _IT, _NO, _AFTER_NO = (
     frozenset(words.split())
     for words in (_STOP_WORDS, _OFF_WORDS, _ALL_WORDS, _POLITE_WORDS, _IT_WORDS, _NO_WORDS, _AFTER_NO_WORDS)
@@ -105,9 +107,10 @@ def _orders_all(words: Sequence[str]) -> bool:
 
 
 def _tells_why(words: Sequence[str]) -> bool:
-    """Whether the words behind an order to switch all off only say why: they limit nothing, and name no time."""
+    """Whether the words behind an order to switch all off only say why: they are few, take nothing out, and name no time."""
     told = " ".join(words)
-    return bool(_REASON.match(told)) and not (_LIMIT.search(told) or _EXCEPTION.search(told))
+    is_short = len(words) <= _MAX_REASON_WORDS and not any(map(str.isdigit, told))
+    return is_short and bool(_REASON.match(told)) and not _EXCEPTION.search(told)
 
 
 def _orders_stop(words: Sequence[str]) -> bool:
