@@ -73,14 +73,18 @@ MIN_TOPIC_SHARE, MIN_PROPOSED = 0.6, 0.5
 _TOPIC_COST = 0.01
 _EMPTY_WORDS = ("questions", "filler", "plain", "polite", "ignore", "it", "reported")
 _SAYING_NOTHING = ("plain", "polite", "ignore", "numbers", "units", "at", "on", "it")
-MIN_ORDER, SURE_ORDER = 0.04, 0.9
-MIN_SWALLOWED = 0.15, 0.5
-MIN_HINT = 0.15  # of orders, where it is only said how a rule is set
-MIN_WHOLE, SURE_WHOLE = 0.05, 0.8
-MIN_PART, SURE_PART = 0.2, 0.65
+SURE_PART, SURE_WHOLE, SURE_ORDER = 0.65, 0.8, 0.9
+"""The share of a topic that outweighs a match of a part of the sentence, of all of it, and an order."""
 SURE_STRANGE = 0.95  # where a word was never met
-"""The least share of the topics that a match is an answer to, unless another one has no more than the second; of orders,
-whole sentences, and those of which something was left over."""
+_OUTWEIGHED = {
+    "refused": (SURE_WHOLE, 0.2),
+    "swallows": (0.5, 0.15),
+    "moves": (SURE_ORDER, 0.04),
+    "whole": (SURE_WHOLE, 0.05),
+    "part": (SURE_PART, 0.2),
+}
+"""By kind of match, the first that it is: it gives way to a topic with the first share, if its own have less than the second."""
+MIN_HINT = 0.15  # of orders, where it is only said how a rule is set
 MIN_WHEN = 0.3  # of questions when something was measured, where a date could be reckoned
 MIN_DEVICE = 0.3
 """The share of orders to outputs from which on what they name is missed, where it is not declared."""
@@ -95,8 +99,12 @@ _LONG_DAYS = frozenset({"today", "tonight", "week"})
 """Whose words may mean how often something comes, or a time of day: "this week" of every week."""
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
 """Talk that may name what is measured and switched."""
+_SURE_OF_QUESTIONS = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED, "not_wanted": SURE_PART}
+"""The share from which on a question is such talk."""
 _OF_STATEMENTS = frozenset({"not_wanted", "remark", "reported"})
 """Talk that a sentence is not which only asks without a question."""
+_WITH_NOT = frozenset({"cron_add", "rule_pause", "rule_pause_output"})
+"""Intents whose orders may have a "not" themselves."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
 """Intents that only say how something is said, and take any text with an "if"."""
 _SAYING = ("negations", "past", "days", "until", "bounds")
@@ -162,6 +170,11 @@ class TemplateWalk:
         return None
 
 
+def is_all(match: IntentMatch) -> bool:
+    """Whether a match is of all that the sentence says."""
+    return match.score == 1.0 and match.route in WHOLE_ROUTES
+
+
 def is_quoted(s: Sentence, begin: int) -> bool:
     """Whether the words from `begin` on are what somebody else has said: behind a quotation mark or ">"."""
     return not _QUOTE_MARKS.isdisjoint(_APOSTROPHE.sub("", s.raw[: s.starts[begin] + 2])[: s.starts[begin] + 1])
@@ -174,7 +187,176 @@ def add_value(found: SlotValues, slot: SentenceSlot, value: Any) -> SlotValues:
     return {**found, slot.name: slot.values.get(joined, joined) if slot.joins else value}
 
 
-class IntentMatcher:
+class SentenceForms:
+    """Where a sentence begins and ends without its polite words, and whether it asks, wishes, orders, tells or denies something."""
+
+    def __init__(self, book: Grammar) -> None:
+        self._book, self.words = book, book.words
+        self._reader = SlotReader(book.words)
+        self.times = self._reader.times
+        self._lead = self.words["lead"] | self.words["wonder"]
+        self._acts = frozenset(map(stem_word, self.words["acts"]))
+        self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
+
+    def _core(self, s: Sentence) -> tuple[list[int], list[int], Mapping[int, int]]:
+        """Where the sentence may begin and end, with and without its polite words, and from and to where these stand."""
+        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
+        begins, ends = [0], [len(s.words)]
+        while end := s.end_of(self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1]):
+            if end >= len(s.words):
+                break
+            begins.append(end)
+        backwards = {end: start for start, end in reversed(list(polite.items()))}
+        while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
+            ends.append(end)
+        return begins, ends, polite
+
+    def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
+        tails = self.words["tail"]
+        return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
+
+    def _skip_no(self, s: Sentence) -> int:
+        """Where a sentence begins behind its "no,"."""
+        start = 0
+        while hit := s.longest(self.words["polite"], start) or s.longest(self._lead, start):
+            if s.longest(self.words["declines"], start) or s.longest(self.words["waits"], start):
+                break
+            start = hit[1]
+        return self._after_no(s, start)
+
+    def _after_no(self, s: Sentence, i: int) -> int:
+        """Where a "no," or "no wait" ends that stands at word `i`; 0 where none does."""
+        if (end := s.end_of(self.words["waits"], i)) and end < len(s.words):
+            return end
+        end = s.end_of(self.words["declines"], i)
+        if not 0 < end < len(s.words):
+            return 0
+        negations, is_one = self.words["negations"], end == i + 1
+        is_doubled = is_one and s.end_of(self.words["declines"], end) == end + 1  # "no no make it 30"
+        is_order = is_one and stem_word(s.words[end]) in self._acts and not s.longest(negations, i)
+        is_order &= s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
+        is_short = len(s.words) <= end + 2 or s.longest(self._book.values("is_wrong"), end + 1) is not None
+        is_number = is_short and s.words[end].isdecimal()  # "no 17 degrees"
+        if not (s.after_comma(end) or is_doubled or is_order or is_number):
+            return 0
+        is_refusal = not is_one and any(s.longest(negations, n) for n in range(end, len(s.words)))
+        return 0 if is_refusal else end  # "no thank you, please do not ..."
+
+    def _asks(self, s: Sentence, begin: int) -> bool:
+        """Whether a sentence asks: by its mark, the word it begins with, or as "I wonder whether ..."."""
+        words = self.words
+        return s.asks or s.end_of(words["questions"], begin) > 0 or s.holds(words["wonder"])
+
+    def _wonders(self, s: Sentence) -> bool:
+        """Whether a sentence begins as one that asks without asking: "I wonder whether ...", "I don't remember if ..."."""
+        return any(s.end_of(self.words["wonder"], i) for i in self._core(s)[0])
+
+    def _asks_to_act(self, s: Sentence) -> bool:
+        """Whether something is to be done, and not only told: "can you close the door?"."""
+        return s.holds(self.words["requests"]) and not self._has(s, "tell_word")
+
+    def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
+        """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
+        words = self.words
+        if s.holds(words["requests"]):
+            return True
+        if "?" in s.raw:
+            return False
+        if begin < 0 or not s.end_of(words["questions"], begin) or s.end_of(words["negations"], begin):
+            return True
+        if begin and s.words[begin - 1] in words["polite"] and s.end_of(self._book.values("let_verb"), begin):
+            return True  # "please have the lamp come on"
+        begin += s.words[begin] in words["narrows"]  # French "que le week-end"
+        return self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS]) > 0  # "esta noche" is no "está"
+
+    def _wishes(self, s: Sentence, *, is_behind: bool = False) -> bool:
+        """Whether a sentence wishes that something is done, or what stands behind a comma or an "and" in it."""
+        if not s.words:
+            return False
+        begin, words = self._core(s)[0][-1], self.words
+        asked = [i for i in range(begin) if s.end_of(words["requests"], i)]
+        later = [i for i in range(begin + 1, len(s.words)) if s.after_comma(i) or s.words[i - 1] in words["splits"]]
+        for i in later:  # "..., so kindly pause it"
+            end = s.end_of(self._lead, i) or s.end_of(words["polite"], i)
+            later += [end] if end < len(s.words) and end not in {0, *later} else []
+        later += [] if is_behind else [begin]
+        acts = (self._orders(s, i) and s.words[i] not in words["tells"] for i in later)
+        later += [] if is_behind or s.end_of(words["questions"], begin) else asked
+        return any(acts) or any(s.end_of(words["requests"], i) for i in later)
+
+    def _orders(self, s: Sentence, begin: int) -> bool:
+        """Whether a sentence begins with the verb of an order, or ends with one: "das Licht ausmachen"."""
+        if stem_word(s.words[begin]) in self._acts:
+            return True
+        ends, end = self.words["ends"], len(s.words)
+        return not self._asks(s, begin) and any(s.end_of(ends, i) in {end, i + 2} for i in range(begin + 1, end))
+
+    def _is_telling(self, s: Sentence, begin: int) -> bool:
+        """Whether a sentence begins with who does something, has a verb, and neither asks nor orders: "I've got no milk"."""
+        if s.words[begin] not in self.words["tells"] or self._asks(s, begin) or self._orders(s, begin):
+            return False
+        return not self._verbs.isdisjoint(s.words[begin + 1 :])
+
+    def _is_statement(self, s: Sentence) -> bool:
+        """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
+        if not s.words or s.asks or is_quoted(s, len(s.words) - 1) or self._says_if(s):
+            return False
+        negations = self.words["negations"]
+        says_who = s.words[0] in self.words["tells"] and not s.longest(negations, 0)
+        if s.longest(self._book.values("not_word"), 0) or (s.holds(negations) and not says_who):
+            return False  # but "I cannot hear it" says no to nothing
+        own = s.end_of(self._book.values("aside_word"), 0)  # "I think it is ..."
+        wrong = self._book.values("is_wrong")  # "30 is too high"
+        return not any(
+            (i >= own and s.longest(self.words["reported"], i)) or (word[0].isdigit() and s.longest(wrong, i + 1))
+            for i, word in enumerate(s.words)
+        )
+
+    def _is_told(self, text: str) -> bool:
+        """Whether a text tells something: it has a verb, and does not begin with an order or a question."""
+        s = Sentence(text, self.words)
+        orders = stem_word(s.words[0]) in self._acts or s.end_of(self.words["questions"], 0) > 0
+        return self._is_statement(s) and not orders and not self._verbs.isdisjoint(s.words)
+
+    def _says_if(self, s: Sentence) -> bool:
+        """Whether an "if" stands in a sentence: "s'il vous plaît" is none."""
+        ifs, polite = self._book.values("if_word"), self.words["polite"]
+        return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(len(s.words)))
+
+    def _is_negated(self, s: Sentence, end: int, ends: Sequence[str] = ()) -> bool:
+        """Whether a "not" stands up to word `end`, but for a "no," that only answers; `ends`: spans of what is to end."""
+        if not s.holds(self.words["negations"]):
+            return False
+        begin = self._skip_no(s)
+        begin = s.end_of(self.words["wonder"], begin) or begin  # "I don't remember whether it ran"
+        if ends:
+            tables = [self._book.values(name) for name in ends]
+            said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
+            return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
+        for name in ("drop_verb", "stop_word", "wrong_one", "skip_word"):  # "forget it" as a whole is an order
+            if end_of := s.end_of(self._book.values(name), begin):
+                begin = end_of
+                break
+        polite = self.words["polite"]  # "if it is no trouble" is none
+        hits = [(i, hit[1]) for i in range(begin, end) if (hit := s.longest(polite, i)) and hit[1] - i > 2]
+        return any(
+            s.longest(self.words["negations"], i) and not self._ends_output(s, i)
+            for i in range(begin, end)
+            if not any(n < i < to for n, to in hits)
+        )
+
+    def _ends_output(self, s: Sentence, i: int) -> bool:
+        """Whether a verb at word `i` ends an output that is named behind it: "at ten stop the fan" negates nothing."""
+        then = s.end_of(self._book.values("off_verb"), i)
+        then += 0 < then < len(s.words) and s.words[then] in self.words["ignore"]
+        return then > 0 and (s.longest(s.names, then) or (("",), 0))[0][0] == "output"
+
+    def _has(self, s: Sentence, *names: str) -> bool:
+        """Whether a phrase of one of some slots stands in a sentence."""
+        return any(s.holds(self._book.values(name)) for name in names)
+
+
+class IntentMatcher(SentenceForms):
     """Tables of data, ready to understand sentences."""
 
     def __init__(self, data: Sequence[Mapping[str, Any]] | Grammar, sources: Sequence[str] = ()) -> None:
@@ -183,16 +365,11 @@ class IntentMatcher:
             from picoclaw.intents.compiler import compile_grammar  # a start reads what was compiled before
 
             data = Grammar(compile_grammar(data, sources))
-        self._book = data
-        self.say, self.tools, self.intents, self.words = data.say, data.tools, data.intents, data.words
-        self._reader = SlotReader(data.words)
-        self.times = self._reader.times
+        super().__init__(data)
+        self.say, self.tools, self.intents = data.say, data.tools, data.intents
         words = data.words
-        self._lead = words["lead"] | words["wonder"]
         self._vocabulary = Vocabulary(data.concepts, words["ignore"] | words["polite"], words["ordinary"])
         self._speller = SpellingCorrector(words["mend"], self._vocabulary, words["ordinary"])
-        self._acts = frozenset(map(stem_word, words["acts"]))
-        self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
         self.said_before: Callable[[], Mapping[str, Any]] = dict
         """What was said of the last turn's call besides its arguments; asked for where a sentence goes on with it."""
         self._declared: Mapping[str, str] = {}
@@ -328,12 +505,12 @@ class IntentMatcher:
             topic_name = self.topics.find_topic_of(found)
             like = self._propose(topic_name, [found.intent], s, begins[-1], ends[-1], offered or ())
             return like._replace(route=found.route, missing="") if like and "_called" in like.said else found
-        if found.intent == "history_limit" and self._is_of_whole_time(s):
+        if found.intent == "history_limit" and self._has(s, "whole_time") and not self._has(s, "went_word"):
+            # "was it above 20 all night?" asks for no hour of it
             return found._replace(said={**found.said, "_stays": "yes"})
-        if "sensors_ok" in self.intents[found.intent].parts.split() and s.holds(self._book.values("past_verb")):
-            return found._replace(
-                said={**found.said, "_past": "yes"}
-            )  # "was anything wrong?", of which only now is told
+        if "sensors_ok" in self.intents[found.intent].parts.split() and self._has(s, "past_verb"):
+            # "was anything wrong?", of which only now is told
+            return found._replace(said={**found.said, "_past": "yes"})
         told = self._tell_instead(found, s, begins)
         return told and self._compare_since(told)
 
@@ -354,10 +531,6 @@ class IntentMatcher:
         ways = [self._book.values(name) for name in ("off_word", "on_word")]
         has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
         return has_both or any(s.longest(table, 0) for table in ways)  # "off, and the fan on", "lamp on and at 10 off"
-
-    def _is_of_whole_time(self, s: Sentence) -> bool:
-        """Whether a question asks what was so all the time, and not at any: "was it above 20 all night?"."""
-        return s.holds(self._book.values("whole_time")) and not s.holds(self._book.values("went_word"))
 
     def _asks_by_accent(self, s: Sentence, i: int) -> bool:
         """Whether word `i` asks, and another one without its accent may not: "qué" and "que"."""
@@ -400,7 +573,7 @@ class IntentMatcher:
     def _asks_of_extreme(self, found: IntentMatch, s: Sentence) -> bool:
         """Whether a question is about another quantity at the hour of the highest or lowest one told: "and how humid was it then?"."""
         is_other = found.arguments.get("quantity") != s.last.arguments.get("quantity")
-        is_then = all(s.holds(self._book.values(name)) for name in ("then_moment", "past_verb"))
+        is_then = self._has(s, "then_moment") and self._has(s, "past_verb")
         return is_other and is_then and s.last.name in READS and s.said_before().get("_figure") in {"low", "high"}
 
     def _match_measured(self, found: IntentMatch, s: Sentence, offered: Offered) -> IntentMatch | None:
@@ -426,13 +599,9 @@ class IntentMatcher:
         tables = [s.names, *map(self._book.values, names)]
         return any(map(s.holds, tables)) or self.says_time(s.raw)
 
-    def _asks_to_act(self, s: Sentence) -> bool:
-        """Whether something is to be done, and not only told: "can you close the door?"."""
-        return s.holds(self.words["requests"]) and not s.holds(self._book.values("tell_word"))
-
     def _names_measured(self, s: Sentence) -> bool:
         """Whether a clause names a quantity, or asks "how humid", and nothing that no sensor here can measure."""
-        others = any(s.holds(self._book.values(name)) for name in ("unmeasured_word", "soil_word"))
+        others = self._has(s, "unmeasured_word", "soil_word")
         asks = s.asks or s.end_of(self.words["questions"], 0) > 0
         names = ("noun", "quantity")[: 1 + asks]
         return not others and any(any(s.list_values(self._book.values(name))) for name in names)
@@ -501,55 +670,65 @@ class IntentMatcher:
     ) -> IntentMatch | None:
         """What a sentence means by its words, before the classifier is asked."""
         walk = TemplateWalk(self._reader, self._vocabulary, s, ends, polite)
-        fits = self._fits(s, walk, begins, offered)
-        for i in begins if not s.end_of(self.words["negations"], begins[-1]) else begins[-1:]:
-            wished = self._is_wish(s, i) and not is_quoted(s, begins[-1])
-            for match, score in self._fits(s, walk, [i], offered, kind="adds"):
-                missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
-                fits.append((match._replace(missing=missing), score))
-        stops = s.last.name == "output" and s.longest(self._book.values("stop_word"), 0) is not None
-        negated = s.words[-1] in self.words["negates_last"] and not stops  # "stop, not after all"
-        negated |= s.denies and self._mood(s, begins[-1], len(s.words)) == "tells"  # "I haven't got the milk"
-        if offered is not None and self._is_wish(s) and not negated and not is_quoted(s, begins[-1]):
-            exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
-            words = self._book.words
-            asks = s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])  # "could you, please?"
-            acts = self._fits(s, exact, {*begins[:1], self._skip_no(s)}, kind="acts")  # "forget it, cancel that one"
-            fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
-        if not fits and stem_word(s.words[begins[-1]]) not in self._acts:  # "brrr, how cold is it?"
-            later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
-            questions = [i for i in later if s.end_of(self.words["questions"], i)]
-            fits = self._fits(s, walk, questions, offered, whole=True)
+        fits = self._fit_templates(s, walk, begins, ends, offered)
         best = max(fits, key=_rank)[0] if fits else None
         is_stop = best is not None and best.intent == "stop" and any(kind == "output" for kind, _ in s.names.values())
         if best and (is_stop or (best.intent == "unmeasured" and self._is_measured(s))):
             best, fits = None, []
-        clear = best is not None and best.tool and best.missing in {"", NEEDS_CLOCK}
-        if clear and best and best.answer == "{result}" and self._goes_on(best, s):
-            asked = self._match_question(s, begins[-1], ends[-1])  # which knows what the words leave out
-            best = asked if asked and asked.score == 1.0 else best
-        if not clear and (framed := self._match_frame(s, begins, ends, offered, best)):
+
+        def ask() -> IntentMatch | None:
+            return self._match_question(s, begins[-1], ends[-1])
+
+        if best and best.tool and best.missing in {"", NEEDS_CLOCK}:
+            if best.answer == "{result}" and self._goes_on(best, s):  # the question knows what the words leave out
+                return asked if (asked := ask()) and asked.score == 1.0 else best
+            return best
+        if framed := self._match_frame(s, begins, ends, offered, best):
             is_sure = framed.score == 1.0 and framed.route != "unknown" and not self._goes_on(framed, s)
-            asked = None if is_sure else self._match_question(s, begins[-1], ends[-1])
+            asked = None if is_sure else ask()
             return asked if asked and (asked.score == 1.0 or framed.route == "unknown") else framed
         if best is None or not (best.tool or best.answer):
             unclear = next((match for match, _ in fits if match.route in {"unclear", "unknown"}), best)
             best = max(self._fits(s, walk, begins, kind="last"), key=_rank, default=(unclear, 0))[0]
         # "what is the highest this week"
         is_talk = best is not None and best.intent in {"nothing", "place_bare"} and s.last.name in READS
-        if (best and best.route != "unknown" and not is_talk) or len(s.words) > MAX_CLASSIFIED:
+        is_unknown = best is not None and best.route == "unknown"
+        if (best and not is_unknown and not is_talk) or len(s.words) > MAX_CLASSIFIED:
             return best
-        asked = self._match_question(s, begins[-1], ends[-1])
-        if (asked and asked.score == 1.0) or s.holds(self.words["negations"]):
-            return asked or best
-        return asked if asked and best and best.route == "unknown" else best or asked
+        asked = ask()
+        is_sure = asked is not None and asked.score == 1.0
+        return asked or best if is_sure or is_unknown or s.holds(self.words["negations"]) else best or asked
+
+    def _fit_templates(
+        self, s: Sentence, walk: TemplateWalk, begins: Sequence[int], ends: Sequence[int], offered: Offered
+    ) -> list[tuple[IntentMatch, int]]:
+        """What templates that read, add or act make of a sentence, else those of a question behind a comma in it."""
+        fits, words, quoted = self._fits(s, walk, begins, offered), self.words, is_quoted(s, begins[-1])
+        for i in begins if not s.end_of(words["negations"], begins[-1]) else begins[-1:]:
+            wished = self._is_wish(s, i) and not quoted
+            for match, score in self._fits(s, walk, [i], offered, kind="adds"):
+                missing = match.missing or ("" if wished else word_exact(self._book, match.intent))
+                fits.append((match._replace(missing=missing), score))
+        stops = s.last.name == "output" and s.longest(self._book.values("stop_word"), 0) is not None
+        negated = s.words[-1] in words["negates_last"] and not stops  # "stop, not after all"
+        negated |= s.denies and self._is_telling(s, begins[-1])  # "I haven't got the milk"
+        if offered is not None and self._is_wish(s) and not negated and not quoted:
+            exact = TemplateWalk(self._reader, self._vocabulary, s, ends[:1], {})
+            asks = s.asks and s.holds(words["requests"]) and not s.holds(words["polite"])  # "could you, please?"
+            acts = self._fits(s, exact, {*begins[:1], self._skip_no(s)}, kind="acts")  # "forget it, cancel that one"
+            fits += [fit for fit in acts if self.intents[fit[0].intent].polite or not asks]
+        if fits or stem_word(s.words[begins[-1]]) in self._acts:
+            return fits
+        later = filter(s.after_comma, range(begins[-1] + 1, len(s.words)))
+        questions = [i for i in later if s.end_of(words["questions"], i)]  # "brrr, how cold is it?"
+        return self._fits(s, walk, questions, offered, whole=True)
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
         is_bare = match.tool in READS
         marks = ("than_word", "when_word")[: 1 + (len(s.referents.get("_whens", ())) > 1)]  # "which day was drier?"
-        compares = is_bare and any(s.holds(self._book.values(name)) for name in marks)
-        is_now = s.last.name == "sensor_read" or s.holds(self._book.values("now_word"))
+        compares = is_bare and self._has(s, *marks)
+        is_now = s.last.name == "sensor_read" or self._has(s, "now_word")
         is_of_then = is_now and s.referents.get("_whens")  # "and now?" - "so is it warmer?"
         compares |= bool(is_of_then) and is_bare and any(s.list_values(self._book.values("more")))
         is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
@@ -557,7 +736,7 @@ class IntentMatcher:
             compares
             or "chart" in match.arguments
             or "chart" in s.last.arguments
-            or s.holds(self._book.values("both_word"))
+            or self._has(s, "both_word")
             or s.longest(self.words["splits"], 0) is not None
             or (len(s.words) <= MAX_CONTINUED_WORDS and "it" in s.words and bool(s.last.arguments.get("sensor")))
         )
@@ -570,150 +749,186 @@ class IntentMatcher:
         """Return `found`, or what another topic leads to where the classifier is sure that the sentence is about that."""
         if self._classifier is None or len(s.words) > MAX_CLASSIFIED or is_quoted(s, begin):
             return found
-        topics = self.topics
-        intent = self.intents[found.intent] if found else None
-        if (
-            intent
-            and intent.name in _HINTS
-            and sum(one for one, name in self._score(s) if name in topics.proposed)
-            < max(MIN_HINT, sum(one for one, name in self._score(s) if name in topics.chat - {"nothing"}))
-        ):
-            found = intent = None  # "if my husband knew what I buy" is no rule
-        if found and intent and intent.name == "rule_condition" and not self._names_condition(s):
-            intent = self.intents["unseen_condition"]  # "tell me when the postman comes"
-            found = make_match(intent, {}, found.score, found.route)
-        swallows = found is not None and intent is not None and intent.adds and self._moves_with_text(found)
-        if intent and (intent.after or intent.only or (s.last.name and not swallows)):
-            return found  # it goes on with what was said before, of which the classifier knows nothing
-        if swallows and found and s.raw.partition(str(found.arguments.get("text")))[0].rstrip()[-1:] == ":":
-            return found  # "note: ..." says itself what it is
-        shares = self._score(s)
-        (share, topic), *_ = shares
+        found = self._judge_hint(found, s)
+        if found and self._goes_without_topic(found, s):
+            return found
+        topics, shares = self.topics, self._score(s)
+        share, topic = shares[0]
         if topic in _OF_STATEMENTS and self._wonders(s):
             return found
-        is_order = topic in topics.proposed
         talk = sum(one for one, name in shares if name not in topics.proposed and name not in topics.several)
+        leads = share >= (MIN_PROPOSED if topic in topics.proposed else MIN_TOPIC_SHARE)
 
-        def lead(share: float, talk: float = 0.0) -> IntentMatch | None:
-            return self._match_topic(topic, share, talk, s, begin, end, offered)
+        def lead(share: float) -> IntentMatch | None:
+            return self._match_topic(topic, share, talk, s, begin, end, offered) if leads else None
 
-        if found is None or intent is None:
-            return lead(share, talk) if share >= (MIN_PROPOSED if is_order else MIN_TOPIC_SHARE) else None
+        if found is None:
+            return lead(share)
         told = topics.find_topic_of(found._replace(missing=""))
-        whole = found.score == 1.0 and found.route in WHOLE_ROUTES
-        is_last = not intent.tool and (intent.last or intent.name == "nothing")  # it says only how a thing is said
+        if self._only_introduces(found, told, topic, s):
+            other = lead(share) if share >= MIN_TOPIC_SHARE else None
+            is_same = other is not None and told != "" and topics.find_topic_of(other) == told
+            return other if other and other.arguments and not is_same else found
+        if self._is_settled(found, told, share, topic):
+            return found
+        if told[:1] == "?" and self._is_elsewhere(found, s):
+            other = lead(SURE_WHOLE)
+            if other and "sensor" in other.arguments and not self._is_elsewhere(other, s):
+                return other  # "du sol sur sept jours"
+        is_asked = topic == "output_can" and share >= MIN_PROPOSED and told in topics.proposed and self.moves(found)
+        if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
+            return self._propose(told, topics.proposed[told].split(), s, begin, end, offered or ()) or found
+        if not self._is_outweighed(found, told, shares):
+            return found
+        other = lead(share)
+        if other is None:  # "how much water is left in the tank?" is of no other sensor
+            return found if told in {"", "unmeasured"} else None
+        return found if self._says_better(found, other, s) else other
+
+    def _judge_hint(self, found: IntentMatch | None, s: Sentence) -> IntentMatch | None:
+        """Return a match; None where it only says how a rule is set, and the sentence wants none."""
+        if found is None or found.intent not in _HINTS:
+            return found
+        topics, shares = self.topics, self._score(s)
+        orders = sum(share for share, name in shares if name in topics.proposed)
+        if orders < max(MIN_HINT, sum(share for share, name in shares if name in topics.chat - {"nothing"})):
+            return None  # "if my husband knew what I buy"
+        if found.intent == "rule_condition" and not self._names_condition(s):  # "tell me when the postman comes"
+            return make_match(self.intents["unseen_condition"], {}, found.score, found.route)
+        return found
+
+    def _swallows(self, match: IntentMatch) -> bool:
+        """Whether a match adds free text, which another wish may be part of."""
+        intent = self.intents[match.intent]
+        return intent.adds and self._has_text_slot(intent)
+
+    def _goes_without_topic(self, found: IntentMatch, s: Sentence) -> bool:
+        """Whether a match goes on with what was said before, of which the classifier knows nothing, or is "note: ..."."""
+        intent, swallows = self.intents[found.intent], self._swallows(found)
+        if intent.after or intent.only or (s.last.name and not swallows):
+            return True
+        return swallows and s.raw.partition(str(found.arguments.get("text")))[0].rstrip()[-1:] == ":"
+
+    def _only_introduces(self, found: IntentMatch, told: str, topic: str, s: Sentence) -> bool:
+        """Whether a match says only how a thing is said, shows only what is to be changed, or has only one of several figures."""
+        intent, is_order = self.intents[found.intent], topic in self.topics.proposed
+        if told == "?past" != topic and topic[0] == "?":
+            return True
+        if is_order and found.arguments == LOOK_UP and topic.startswith(f"{found.tool}_"):
+            return True
         has_number = any(word[0].isdigit() for word in s.words) or s.holds(self.words["ordinals"])
         is_numbered = has_number and intent.name.endswith(("_several", "_unclear"))
-        if (
-            whole
-            and intent.name in {"cron_add", "rule_pause", "rule_pause_output"}
-            and topic in {"not_wanted", "clock"}
-        ):
-            return found  # "do not let me forget to turn the heater off": the order itself has the "not"
-        if is_last and is_order and not is_numbered:
-            other = lead(share, talk) if share >= MIN_TOPIC_SHARE else None
-            return other if other and other.arguments else found
-        is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in topics.asked)
-        is_asked |= intent.name == "what_if" and is_order and share >= SURE_ORDER
-        if whole and (topic in topics.chat - _ABOUT_ANY or (found.answer and not found.tool and not is_asked)):
-            return found
-        if is_order and found.arguments == LOOK_UP and topic.startswith(f"{found.tool}_"):
-            other = lead(share) if share >= MIN_PROPOSED else None
-            return other if other and other.arguments else found  # they are shown, where they are not changed
-        if told == "?past" and topic[0] == "?" and topic != told and share >= MIN_TOPIC_SHARE:
-            other = lead(share)  # which has the figures beside others
-            return other if other and topics.find_topic_of(other) != told else found
-        if told[:1] == "?" and share >= MIN_TOPIC_SHARE and self._is_elsewhere(found, s):
-            other = lead(SURE_WHOLE)
-            found = other if other and "sensor" in other.arguments and not self._is_elsewhere(other, s) else found
-        if told:
-            moves = intent.kind != ""
-            if swallows and is_order:
-                alike = self.intents[topics.proposed[topic].split()[0]]  # a reminder is one, repeated or not
-                swallows = not (alike.adds and alike.tool == intent.tool)
-            swallows &= topic not in topics.several and (is_order or found.arguments.get("kind") != "tool")
-            least, sure = (MIN_WHOLE, SURE_WHOLE) if whole else (MIN_PART, SURE_PART)
-            least, sure = (MIN_ORDER, SURE_ORDER) if moves else (least, sure)
-            least, sure = MIN_SWALLOWED if swallows else (least, sure)
-            least, sure = (MIN_PART, SURE_WHOLE) if topic == "not_wanted" else (least, sure)
-            is_asked = moves and topic == "output_can" and share >= MIN_PROPOSED and told in topics.proposed
-            if is_asked and s.holds(self.words["requests"]):  # "can you turn on the fan?"
-                return self._propose(told, topics.proposed[told].split(), s, begin, end, offered or ()) or found
-            several = [told] * (1 + len(found.said.get("_more", ())))
-            if share < sure or sum(one for one, name in shares if topics.is_answer(name, several)) >= least:
-                return found
-        elif share < SURE_WHOLE or (whole and (found.tool or found.missing)):
-            return found
-        other = lead(share, talk) if is_order or share >= MIN_TOPIC_SHARE else None
-        is_shown = whole and found.tool == "output" and intent.kind == ""  # "dim the lamp": its level, and to what
-        is_said = whole and self.moves(found) and not self._has_own_text(found)  # word by word, as an alarm
-        if other and (found.missing or is_shown or is_said) and other.route == "proposal" and not other.arguments:
-            return found  # what is missing, asked for by its name
-        if other and found.answer and not found.tool and self._is_elsewhere(other, s):
-            return found  # which asks for two that are here
-        is_lost = told not in {"", "unmeasured"}  # "how much water is left in the tank?" is of no other sensor
-        return other or (None if is_lost else found)
+        return is_order and not intent.tool and (intent.last or intent.name == "nothing") and not is_numbered
+
+    def _is_settled(self, found: IntentMatch, told: str, share: float, topic: str) -> bool:
+        """Whether a match of the whole sentence stays, whatever the topic: talk, or what is denied within an order."""
+        if not is_all(found):
+            return False
+        if found.intent in _WITH_NOT and topic in {"not_wanted", "clock"}:
+            return True  # "do not let me forget to turn the heater off"
+        is_order = topic in self.topics.proposed
+        is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in self.topics.asked)
+        is_asked |= found.intent == "what_if" and is_order and share >= SURE_ORDER
+        return topic in self.topics.chat - _ABOUT_ANY or (found.answer != "" and not found.tool and not is_asked)
+
+    def _is_outweighed(self, found: IntentMatch, told: str, shares: Sequence[tuple[float, str]]) -> bool:
+        """Whether the likeliest topic has so much more than those which a match answers that the match is wrong."""
+        share, topic = shares[0]
+        if not told:
+            return share >= SURE_WHOLE and not (is_all(found) and (found.tool or found.missing))
+        swallows = self._swallows(found) and topic not in self.topics.several
+        if swallows and topic in self.topics.proposed:  # a reminder is one, repeated or not
+            alike = self.intents[self.topics.proposed[topic].split()[0]]
+            swallows = not (alike.adds and alike.tool == found.tool)
+        elif found.arguments.get("kind") == "tool":
+            swallows = False
+        kinds = {
+            "refused": topic == "not_wanted",
+            "swallows": swallows,
+            "moves": self.moves(found),
+            "whole": is_all(found),
+        }
+        sure, least = _OUTWEIGHED[next((kind for kind, is_one in kinds.items() if is_one), "part")]
+        several = [told] * (1 + len(found.said.get("_more", ())))
+        return share >= sure and sum(one for one, name in shares if self.topics.is_answer(name, several)) < least
+
+    def _says_better(self, found: IntentMatch, other: IntentMatch, s: Sentence) -> bool:
+        """Whether an outweighed match still says what is missing, or is in doubt, better than what the topic leads to."""
+        is_shown = (
+            is_all(found) and found.tool == "output" and not self.moves(found)
+        )  # "dim the lamp": its level, and to what
+        is_said = is_all(found) and self.moves(found) and not self._has_own_text(found)  # word by word, as an alarm
+        if (found.missing or is_shown or is_said) and other.route == "proposal" and not other.arguments:
+            return True  # what is missing, asked for by its name
+        # which asks for two that are here
+        return found.answer != "" and not found.tool and self._is_elsewhere(other, s)
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Offered
     ) -> IntentMatch | None:
         """What a sentence about a topic means by what it names, at most proposed; `talk` is the share of no order."""
         if topic in self.topics.proposed:
-            is_condition = self._says_if(s) and not topic.startswith("rule_")
-            is_wish = self._is_wish(s, begin) or (share >= SURE_ORDER and "?" not in s.raw)  # "everything off now"
-            ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (topic[:6] != "output")]
-            said_no = s.end_of(self.words["declines"], begin)  # "no alarm tomorrow"
-            is_no = s.words[begin] not in self.words["it"] and 0 < said_no < len(s.words) and not s.after_comma(said_no)
-            is_order = is_wish and not is_no and not self._is_negated(s, len(s.words), ends)
-            verbs = self.words["verbs"].keys()
-            is_past = verbs.isdisjoint(s.words) or s.holds(self.words["past"])
-            is_told = s.words[begin] in self.words["tells"] and is_past
-            is_told = topic[:6] == "output" and (is_told or (":" in s.raw and s.holds(self.words["past"])))
-            keeps = topic == "memory_forget" and s.holds(self._book.values("keep_word"))
-            if offered is None or is_condition or is_told or keeps or talk > MAX_TALK_SHARE * share or not is_order:
+            if offered is None or talk > MAX_TALK_SHARE * share or not self._may_order(topic, share, s, begin):
                 return None
             return self._propose(topic, self.topics.proposed[topic].split(), s, begin, end, offered)
         name, *given = self.topics.meant.get(topic, topic).split()
         intent = self.intents.get(name)
-        is_order = stem_word(s.words[begin]) in self._acts or self._is_negated(s, end)
-        reads = topic[0] == "?" or (intent is not None and intent.tool != "")
-        if reads and share < SURE_WHOLE and (is_order or self._mood(s, begin, len(s.words)) == "tells"):
-            return None
-        if reads and not s.asks and s.holds(self.words["negations"]):
-            return None  # "no need to list the files"
+        if topic[0] == "?" or (intent is not None and intent.tool):
+            is_order = stem_word(s.words[begin]) in self._acts or self._is_negated(s, end)
+            if share < SURE_WHOLE and (is_order or self._is_telling(s, begin)):
+                return None
+            if not s.asks and s.holds(self.words["negations"]):
+                return None  # "no need to list the files"
         if topic[0] == "?":
             found = self._questions.read(s, begin, end, topic[1:], self._classifier.known if self._classifier else None)
             match = found and make_match(self.intents[found.intent], found.found, share - _TOPIC_COST, "topic")
             return match if match and not match.missing else None
-        if intent is None or (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
+        if intent is None or not self._may_mean(intent, topic, share, s, begin):
             return None
+        if topic == "memory_what":
+            return make_match(intent, {}, share - _TOPIC_COST, "topic")
+        slots = self._fill_intent(intent, dict(one.split("=") for one in given), s, begin, end)
+        if slots is None:
+            return None
+        match = make_match(intent, slots, share - _TOPIC_COST, "topic")
+        if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
+            return None  # nothing in the words says the same
+        return match if not match.missing else None
+
+    def _may_mean(self, intent: Intent, topic: str, share: float, s: Sentence, begin: int) -> bool:
+        """Whether the intent of a topic can be what a sentence means by this share, at this point, and with all its words."""
+        if (intent.after and not _is_after(intent, s)) or (intent.kind and intent.tool):
+            return False
         # a language has no words for it
         is_unsaid = not intent.tool and not intent.parts and "{result}" in intent.answer
         if is_unsaid or topic == "nothing" or self._says_more(s, topic, share):
-            return None
-        is_search = intent.tool == "memory_search"
+            return False
         if topic == "memory_what":
-            return make_match(intent, {}, share - _TOPIC_COST, "topic")
+            return True
         is_of_board = intent.tool in _OF_BOARD and topic in self.topics.asked - {"clock"}  # not "the time in Tokyo"
-        sure = SURE_BOARD if is_of_board else SURE_STRANGE
-        if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or (share < sure and not is_search)):
-            return None
-        if intent.tool and intent.after == "" and self.words["splits"].keys() & {s.words[0], s.words[begin]}:
-            return None  # "and for how long altogether" goes on with something
-        slots = self._gather(intent, s, begin, end) | dict(one.split("=") for one in given)
+        is_sure = share >= (SURE_BOARD if is_of_board else SURE_STRANGE) or intent.tool == "memory_search"
+        if self._is_strange(s, begin, intent) and ("_list" in intent.defaults or not is_sure):
+            return False
+        # "and for how long altogether" goes on with something
+        is_later = not self.words["splits"].keys().isdisjoint((s.words[0], s.words[begin]))
+        return not (is_later and intent.tool and intent.after == "")
+
+    def _fill_intent(self, intent: Intent, given: SlotValues, s: Sentence, begin: int, end: int) -> SlotValues | None:
+        """The slots of an intent that a topic means, by what a sentence names; None where it names none to look for."""
+        slots = self._gather(intent, s, begin, end) | given
         if "_list" in intent.defaults:
-            lists_named = s.list_values(self._book.values("list"))
-            lists = [i for i in range(len(s.words)) if s.longest(self._book.values("list_word"), i)]
-            near = [word for i in lists for word in (*s.words[max(0, i - 1) : i], *s.words[i + 1 :])]
-            if not lists_named and not self._empty.issuperset(near):
+            named = s.list_values(self._book.values("list"))
+            places = [i for i in range(len(s.words)) if s.longest(self._book.values("list_word"), i)]
+            near = [word for i in places for word in (*s.words[max(0, i - 1) : i], *s.words[i + 1 :])]
+            if not named and not self._empty.issuperset(near):
                 return None  # "on my christmas list"
-            slots = {"_list": lists_named[0]} if lists_named else {}
+            slots = {"_list": named[0]} if named else {}
         slots |= find_named(self._book, intent, s, slots)
         if intent.tool == "output":
-            named = {name for kind, name in s.list_values(s.names) if kind == "output"}
-            slots = {name: value for name, value in slots.items() if name != "_name"}
-            slots |= {"_name": named.pop()} if len(named) == 1 else {}
-        if is_search and self._has_text_slot(intent):
+            outputs = {name for kind, name in s.list_values(s.names) if kind == "output"}
+            slots.pop("_name", None)
+            slots |= {"_name": outputs.pop()} if len(outputs) == 1 else {}
+        if intent.tool == "memory_search" and self._has_text_slot(intent):
             slot = self._book.slot("query")
             empty = self._empty | slot.after | slot.drop
             query = [s.text(i, i + 1) for i in range(begin, end) if s.words[i] not in empty]
@@ -721,16 +936,32 @@ class IntentMatcher:
             if not query or not asks or s.holds(self.words["general"]):
                 return None
             slots |= {"query": " ".join(query)}
-        match = make_match(intent, slots, share - _TOPIC_COST, "topic")
-        if intent.tool and share < SURE_WHOLE and not match.said and match.arguments.keys() <= intent.arguments.keys():
-            return None  # nothing in the words says the same
-        return match if not match.missing else None
+        return slots
+
+    def _may_order(self, topic: str, share: float, s: Sentence, begin: int) -> bool:
+        """Whether a sentence may be an order about a topic, and does not only tell, deny or limit something."""
+        words, is_output = self.words, topic.startswith("output")
+        if not self._is_wish(s, begin) and (share < SURE_ORDER or "?" in s.raw):
+            return False  # but "everything off now" is one
+        if self._says_if(s) and not topic.startswith("rule_"):
+            return False
+        if topic == "memory_forget" and self._has(s, "keep_word"):
+            return False
+        said_no = s.end_of(words["declines"], begin)  # "no alarm tomorrow"
+        if s.words[begin] not in words["it"] and 0 < said_no < len(s.words) and not s.after_comma(said_no):
+            return False
+        was = s.holds(words["past"])
+        tells = s.words[begin] in words["tells"] and (was or words["verbs"].keys().isdisjoint(s.words))
+        if is_output and (tells or (":" in s.raw and was)):
+            return False
+        ends = () if topic not in self.topics.ending else ("off_verb", "drop_verb")[: 1 + (not is_output)]
+        return not self._is_negated(s, len(s.words), ends)
 
     def _means_quantity(self, s: Sentence) -> bool:
         """Whether what may be an output's name is what is measured: "when did it get light?" asks of no lamp."""
         quantities, switching = self._book.values("quantity"), ("on_word", "off_word", "running_word")
         named = [i for i in range(len(s.words)) if (hit := s.longest(s.names, i)) and hit[0][0] == "output"]
-        is_switched = any(s.holds(self._book.values(name)) for name in switching)
+        is_switched = self._has(s, *switching)
         return bool(named) and not is_switched and all(s.longest(quantities, i) for i in named)
 
     def _is_elsewhere(self, match: IntentMatch, s: Sentence) -> bool:
@@ -766,7 +997,11 @@ class IntentMatcher:
                 if (
                     is_whole(match)
                     and match.score == 1.0
-                    and not ("level" in match.arguments and self._names_step(s, match))
+                    # "a third brighter" is no third
+                    and not (
+                        "level" in match.arguments
+                        and (self._has(s, "step") or find_way(self._book, s, match.arguments))
+                    )
                     and self._names_driven(s, match)
                     and self.topics.is_answer(topic, [self.topics.find_topic_of(match)])
                 ):
@@ -789,10 +1024,6 @@ class IntentMatcher:
             if intent.exact
             else None
         )
-
-    def _names_step(self, s: Sentence, match: IntentMatch) -> bool:
-        """Whether a level goes up or down by what is said: "a third brighter" is no third."""
-        return find_way(self._book, s, match.arguments) != 0 or s.holds(self._book.values("step"))
 
     def _names_driven(self, s: Sentence, match: IntentMatch) -> bool:
         """Whether the output that a match switches is named, or has a verb: "heat the beds" is no "water the plants"."""
@@ -961,7 +1192,7 @@ class IntentMatcher:
                 places = range(len(filled.words)) if names is not _SAYING_SLOTS[-1] else ()
                 return not any(True for slot in slots for n in places for _ in self._reader.read(slot, filled, n))
         hit = s.longest(s.names, i)
-        is_condition = filled.holds(self._book.values("if_word"))
+        is_condition = self._has(filled, "if_word")
         if hit and (hit[0][0] == "output" or is_condition):
             named = (filled.longest(s.names, n) for n in range(len(filled.words)))
             return not any(one and one[0] == hit[0] for one in named)  # unless it says the same again
@@ -979,13 +1210,12 @@ class IntentMatcher:
         """What a sentence asks about measurements by what it names."""
         if "than_word" not in self._book.slot_names:
             return None
-        is_order = s.last.name not in READS and self._mood(s, begin, len(s.words)) == "acts"
-        mood = self._mood(s, begin, begin)
-        if is_order or is_quoted(s, begin) or mood == "tells":
+        goes_on = s.last.name in READS
+        if is_quoted(s, begin) or self._is_telling(s, begin) or (not goes_on and self._orders(s, begin)):
             return None
         found = self._questions.read(s, begin, end)
         is_of_here = found is not None and found.found.keys() >= {"sensor", "when", "_figure"}  # "today, on average"
-        if mood == "general" and s.last.name not in READS and not is_of_here:
+        if not goes_on and not is_of_here and s.holds(self.words["general"]):
             return None
         is_clear = found is not None and (found.intent != "sensor_read" or "quantity" in found.found)
         if not found or (found.left and not (is_clear and found.is_named)):
@@ -999,21 +1229,7 @@ class IntentMatcher:
         """What a sentence means by the parts that it has, where no template says it; `best` is what one half says."""
         from picoclaw.intents.frames import FrameReader, rank_fit
 
-        kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
-        asks = s.asks and s.longest(s.names, begins[-1]) is not None  # "pump running?"
-        orders = not asks and self._mood(s, begins[-1], len(s.words)) == "acts"
-        said = frozenset(s.words)
-        near = [frame for frame in self._frames if not any(map(said.isdisjoint, frame.needs))]
-        asked = [intent for name in {frame.intent for frame in near} if (intent := self.intents[name]).kind in kinds]
-        asked = [intent for intent in asked if not intent.only or intent.tool in (offered or ())]
-        open_intents = {intent.name for intent in asked if not intent.after or _is_after(intent, s)}
-        frames = [
-            frame
-            for frame in near
-            if frame.intent in open_intents
-            and not (frame.intent == "unmeasured" and self._is_measured(s))
-            and (not orders or any("^" in piece.marks for piece in frame.pieces))
-        ]
+        frames = self._open_frames(s, begins, ends, offered)
         if not frames or (best and best.answer and not best.tool and best.route != "unknown"):
             return None
         asking = FrameReader(self._book, self._reader, s, begins[-1], ends[-1])
@@ -1025,31 +1241,55 @@ class IntentMatcher:
             readers.append((FrameReader(self._book, self._reader, s, behind, ends[0]), moves))
         goes_on = len(s.words) <= MAX_SHORT_WORDS or s.longest(self.words["splits"], 0) is not None
         is_general = s.holds(self.words["general"]) or (best is not None and not best.tool)
-        is_past = s.holds(self._book.values("past_verb"))
-        waits = not is_past and all(s.holds(self._book.values(name)) for name in ("tell_word", "if_word"))
+        is_past = self._has(s, "past_verb")
+        waits = not is_past and self._has(s, "tell_word") and self._has(s, "if_word")
         fits = [
             fit._replace(covered=fit.covered + MAX_CLASSIFIED * (goes_on and bool(fit.intent.after or fit.intent.acts)))
             for reader, open_frames in readers
             for fit in reader.fits(open_frames)
             if fit.intent.kind or (not waits and (not is_general or (fit.is_named and not fit.left)))
         ]
-        more = any(map(s.holds, map(self._book.values, ("more", "higher_word", "lower_word"))))
-        compares = more and s.holds(self._book.values("how_much"))  # "how many degrees warmer is it inside?"
-        is_of_now, unknown = not (compares or is_past), None
+        compares = self._has(s, "more", "higher_word", "lower_word") and self._has(s, "how_much")
+        unknown = None
         for fit in sorted(fits, key=lambda fit: (*rank_fit(fit), bool(fit.intent.after)), reverse=True):
             if fit.left and best is not None:
                 break
             match = self._planned(self._make_match(fit.intent, s, fit.found), s)
-            match = match and match._replace(route="frame" if match.route == "template" else match.route)
-            is_now = match is not None and match.tool == "sensor_read" and match.intent != "sensor_ok"
-            if match and is_now and match.route == "frame" and not is_of_now:
-                continue  # "did it freeze at the weekend?" is not about now, "when did it last report?" is
-            is_bare = match is not None and fit.intent.after != "" and match.missing not in {"", NEEDS_CLOCK}
-            if match and (match.route == "unknown" or is_bare):  # an "it" of nothing: another reading may need none
-                unknown = unknown or match
-            elif match and (best is None or match.missing in {"", NEEDS_CLOCK}):
+            if match is None:
+                continue
+            if match.route == "template":
+                match = match._replace(route="frame")
+            is_now = match.tool == "sensor_read" and match.intent != "sensor_ok" and match.route == "frame"
+            if is_now and (compares or is_past):
+                continue  # "how many degrees warmer is it inside?", "did it freeze at the weekend?"
+            is_clear = match.missing in {"", NEEDS_CLOCK}
+            if match.route == "unknown" or (fit.intent.after and not is_clear):
+                unknown = unknown or match  # an "it" of nothing: another reading may need none
+            elif best is None or is_clear:
                 return match._replace(score=match.score - fit.left * _LEFT_COST)
         return unknown if best is None else None
+
+    def _open_frames(self, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Offered) -> list[Frame]:
+        """The frames whose words are in a sentence, of what a sentence of its form, said at this point, may mean."""
+        kinds = {kind for kind in ("", "adds", "acts") if self._may_be(kind, s, begins, ends, offered)}
+        asks = s.asks and s.longest(s.names, begins[-1]) is not None  # "pump running?"
+        orders = not asks and self._orders(s, begins[-1])
+        said = frozenset(s.words)
+        near = [frame for frame in self._frames if not any(map(said.isdisjoint, frame.needs))]
+        asked = [self.intents[name] for name in {frame.intent for frame in near}]
+        open_intents = {
+            intent.name
+            for intent in asked
+            if intent.kind in kinds
+            and (not intent.only or intent.tool in (offered or ()))
+            and (not intent.after or _is_after(intent, s))
+            and not (intent.name == "unmeasured" and self._is_measured(s))
+        }
+        return [
+            frame
+            for frame in near
+            if frame.intent in open_intents and (not orders or any("^" in piece.marks for piece in frame.pieces))
+        ]
 
     def _may_be(self, kind: str, s: Sentence, begins: Sequence[int], ends: Sequence[int], offered: Offered) -> bool:
         """Whether a sentence of this form may be meant to read, to add or to act."""
@@ -1057,65 +1297,13 @@ class IntentMatcher:
         if is_quoted(s, begin) or (self._is_negated(s, len(s.words) if kind else ends[-1]) and (kind or not s.asks)):
             return False
         if not kind:
-            return self._mood(s, begin, len(s.words)) != "tells"
+            return not self._is_telling(s, begin)
         asks = s.holds(words["requests"])
         # "quand il fait ..., allume"
         is_condition = "?" not in s.raw and any(s.longest(self._book.values("if_word"), at) for at in begins)
         if not (is_condition or self._is_wish(s, begin)) or (kind == "acts" and offered is None):
             return False
         return kind == "adds" or asks or "?" not in s.raw
-
-    def _is_negated(self, s: Sentence, end: int, ends: Sequence[str] = ()) -> bool:
-        """Whether a "not" stands up to word `end`, but for a "no," that only answers; `ends`: spans of what is to end."""
-        if not s.holds(self.words["negations"]):
-            return False
-        begin = self._skip_no(s)
-        begin = s.end_of(self.words["wonder"], begin) or begin  # "I don't remember whether it ran"
-        if ends:
-            tables = [self._book.values(name) for name in ends]
-            said = {n for i in range(end) for table in tables if (hit := s.longest(table, i)) for n in range(i, hit[1])}
-            return any(s.longest(self.words["negations"], i) and i not in said for i in range(begin, end))
-        for name in ("drop_verb", "stop_word", "wrong_one", "skip_word"):  # "forget it" as a whole is an order
-            if end_of := s.end_of(self._book.values(name), begin):
-                begin = end_of
-                break
-        polite = self.words["polite"]  # "if it is no trouble" is none
-        hits = [(i, hit[1]) for i in range(begin, end) if (hit := s.longest(polite, i)) and hit[1] - i > 2]
-        return any(
-            s.longest(self.words["negations"], i) and not self._ends_output(s, i)
-            for i in range(begin, end)
-            if not any(n < i < to for n, to in hits)
-        )
-
-    def _ends_output(self, s: Sentence, i: int) -> bool:
-        """Whether a verb at word `i` ends an output that is named behind it: "at ten stop the fan" negates nothing."""
-        then = s.end_of(self._book.values("off_verb"), i)
-        then += 0 < then < len(s.words) and s.words[then] in self.words["ignore"]
-        return then > 0 and (s.longest(s.names, then) or (("",), 0))[0][0] == "output"
-
-    def _skip_no(self, s: Sentence) -> int:
-        """Where a sentence begins behind its "no,"."""
-        start = 0
-        while hit := s.longest(self.words["polite"], start) or s.longest(self._lead, start):
-            if s.longest(self.words["declines"], start) or s.longest(self.words["waits"], start):
-                break
-            start = hit[1]
-        return self._after_no(s, start)
-
-    def _after_no(self, s: Sentence, i: int) -> int:
-        """Where a "no," or "no wait" ends that stands at word `i`; 0 where none does."""
-        if (end := s.end_of(self.words["waits"], i)) and end < len(s.words):
-            return end
-        end = s.end_of(self.words["declines"], i)  # "forget it, cancel that one"
-        is_plain = end == i + 1 < len(s.words) - 1 and not s.longest(self.words["negations"], i)
-        verb = stem_word(s.words[end]) if is_plain else ""
-        is_apart = verb in self._acts and s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
-        is_apart |= s.after_comma(end) or (end == i + 1 and s.end_of(self.words["declines"], end) == end + 1)
-        is_short = len(s.words) <= end + 2 or s.longest(self._book.values("is_wrong"), end + 1) is not None
-        is_apart |= i < end < len(s.words) and is_short and s.words[end].isdecimal()  # "no 17 degrees"
-        if is_apart and end > i + 1 and any(s.longest(self.words["negations"], n) for n in range(end, len(s.words))):
-            return 0  # "no thank you, please do not ..."
-        return end if is_apart else 0
 
     def moves(self, match: IntentMatch | None) -> bool:
         """Whether a match acts or adds, or is to be taken where nothing else fits."""
@@ -1139,35 +1327,6 @@ class IntentMatcher:
         s = self._read(text)
         asks = s.end_of(self.words["questions"], 0) > 0 if s.words else True
         return len(s.words) > _MAX_UNTOLD and not asks and self._is_statement(s) and not self._wishes(s)
-
-    def _is_statement(self, s: Sentence) -> bool:
-        """Whether a sentence asks nothing, says no "not" or "if", and is not about what somebody has said."""
-        begins = s.words[:1] and (s.words[0] not in self.words["tells"] or s.longest(self.words["negations"], 0))
-        is_negated = begins and s.holds(self.words["negations"])  # "I cannot hear it" says no to nothing
-        own = s.end_of(self._book.values("aside_word"), 0) if s.words else 0  # "I think it is ..."
-        is_told = any(s.longest(self.words["reported"], i) for i in range(own, len(s.words)))
-        is_told |= bool(is_negated) or self._says_if(s) or s.longest(self._book.values("not_word"), 0) is not None
-        wrong = self._book.values("is_wrong")  # "30 is too high"
-        is_told |= any(word[0].isdigit() and s.longest(wrong, i) for i, word in enumerate(s.words, 1))
-        return bool(s.words) and not s.asks and not is_told and not is_quoted(s, len(s.words) - 1)
-
-    def _says_if(self, s: Sentence) -> bool:
-        """Whether an "if" stands in a sentence: "s'il vous plaît" is none."""
-        ifs, polite = self._book.values("if_word"), self.words["polite"]
-        return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(len(s.words)))
-
-    def _is_wish(self, s: Sentence, begin: int = -1) -> bool:
-        """Whether a sentence is no question but "could you ...?"; its first word counts where `begin` is given."""
-        words = self._book.words
-        if s.holds(words["requests"]):
-            return True
-        asks = begin >= 0 and s.end_of(words["questions"], begin)
-        asks = asks and not s.end_of(words["negations"], begin)
-        is_let = begin > 0 and s.words[begin - 1] in words["polite"] and s.end_of(self._book.values("let_verb"), begin)
-        asks = asks and not is_let  # "please have the lamp come on"
-        begin += asks and s.words[begin] in words["narrows"]  # French "que le week-end"
-        asks = asks and not self.times.count_part(s.words[begin : begin + MAX_SHORT_WORDS])  # "esta noche" is no "está"
-        return "?" not in s.raw and not asks
 
     def _fits(
         self,
@@ -1255,7 +1414,7 @@ class IntentMatcher:
             return not self._book.values("staple").keys() >= {*dish} or self._lacks_message(match, s)
         if match.intent in {"output_later", "output_later_off"} and self._leaves_as_it_is(s):
             return True  # "lass die Lampe um 8 aus" is no time at which it goes off
-        if match.intent == "output_state" and self._is_of_list(s):
+        if match.intent == "output_state" and self._has(s, "list", "list_word"):
             return True  # "is the fan on the list?"
         if match.intent == "cron_left" and self.list_outputs(str(match.said.get("_called", ""))):
             return True  # "how long left on the pump?"
@@ -1272,7 +1431,7 @@ class IntentMatcher:
         arguments = dict(match.arguments)
         request = arguments.pop("request")
         is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())
-        is_past |= s.holds(self._book.values("of_night"))
+        is_past |= self._has(s, "of_night")
         if is_past or self._says_if(Sentence(request, self.words)):
             return None  # "of the last 24 hours" and "when it was on" are no times at which to tell
         wanted = self.match(request)
@@ -1318,8 +1477,13 @@ class IntentMatcher:
         order = self.match(message, {"output"}) if is_said and not s.holds(self._reminding) else None
         if is_complete(order) and order.tool == "output" and self.moves(order):  # "on mondays at 7 water for 90 s"
             return True
+        return self._is_cut_off(message, match, s)
+
+    def _is_cut_off(self, message: str, match: IntentMatch, s: Sentence) -> bool:
+        """Whether the text of a reminder is what another part of the sentence says more of: a time, or what leads to one."""
         text = Sentence(message, self.words)
-        if text.end_of(self._book.values("it_happens"), 0) == len(words := text.words):
+        words = text.words
+        if text.end_of(self._book.values("it_happens"), 0) == len(words):
             return True  # "..., it's at 3"
         joints = [0, *(text.end_of(self.words["splits"], i) for i in range(1, len(words)))]
         leads = (self._book.values("for_word"), self.words["to"], self.words["units"])
@@ -1330,23 +1494,18 @@ class IntentMatcher:
             return True  # "drink every two hours until" "6"
         if len(words) > 1 and words[-1] in self.words["before"] and self._says_nothing(" ".join(words[:-1])):
             return True  # "10 minutes before" "6"
-        day = self.times.count_part(words[:MAX_SHORT_WORDS])
-        rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
-        if day and (day == len(Sentence(message.partition(":")[0], self.words).words) or (rest and is_clock)):
-            return True
-        if day and rest and rest[0] in self.words["to"]:  # "remind me tomorrow of it at 8"
-            return True
+        if day := self.times.count_part(words[:MAX_SHORT_WORDS]):
+            rest, is_clock = words[day:MAX_SHORT_WORDS], _CLOCK.fullmatch(str(match.arguments.get("at", "")))
+            head = Sentence(message.partition(":")[0], self.words).words
+            if day == len(head) or (rest and (is_clock or rest[0] in self.words["to"])):
+                return True  # "remind me tomorrow of it at 8"
         end = words[:-1] if any(word in self._book.values("again_word") for word in words[-1:]) else words
         tails = {" ".join(end[-n:]) for n in (1, 2)}
         is_first = not s.raw.rstrip(" .!?").endswith(message)
         names = ("splits", *(("to", "negations", "reported") if is_first else ()))  # "they say in an hour ..."
-        return is_said and any(not tails.isdisjoint(self.words[name]) for name in names)  # "... and again" "at 6"
-
-    def _is_told(self, text: str) -> bool:
-        """Whether a text tells something: it has a verb, and does not begin with an order or a question."""
-        s = Sentence(text, self.words)
-        orders = stem_word(s.words[0]) in self._acts or s.end_of(self.words["questions"], 0) > 0
-        return self._is_statement(s) and not orders and not self._verbs.isdisjoint(s.words)
+        return message in s.raw and any(
+            not tails.isdisjoint(self.words[name]) for name in names
+        )  # "... and again" "at 6"
 
     def _is_of_reminders(self, text: str) -> bool:
         """Whether a text that is to be noted begins as "a reminder for thursday: ..."."""
@@ -1363,16 +1522,13 @@ class IntentMatcher:
     def _leaves_as_it_is(self, s: Sentence) -> bool:
         """Whether a sentence leaves something off, or on for the night: "leave the fan on tonight"."""
         leaves = s.end_of(self._book.values("leave_verb"), self._core(s)[0][-1]) > 0
-        return leaves and any(s.holds(self._book.values(name)) for name in ("left_off", "sleep_time"))
+        return leaves and self._has(s, "left_off", "sleep_time")
 
     def begins_with_no(self, text: str) -> bool:
         """Whether a text corrects something by a "no," before it."""
         s = self._read(text)
         begin = self._skip_no(s) if s.words and not s.asks else 0
         return begin > 0 and not s.end_of(self.words["questions"], begin)
-
-    def _is_of_list(self, s: Sentence) -> bool:
-        return any(s.holds(self._book.values(name)) for name in ("list", "list_word"))
 
     def _names_a_list(self, text: str) -> bool:
         """Whether a text that is to be noted only says where it belongs: "on the shopping list"."""
@@ -1414,23 +1570,6 @@ class IntentMatcher:
         bare = kind != "adds" or not s.end_of(self.words["negations"], i)
         return chain.from_iterable(self._book.starting(key, kind) for key in ((*words, "") if bare else words))
 
-    def _core(self, s: Sentence) -> tuple[list[int], list[int], Mapping[int, int]]:
-        """Where the sentence may begin and end, with and without its polite words, and from and to where these stand."""
-        polite = {i: hit[1] for i in range(len(s.words)) if (hit := s.longest(self.words["polite"], i))}
-        begins, ends = [0], [len(s.words)]
-        while end := s.end_of(self._lead, begins[-1]) or polite.get(begins[-1], 0) or self._after_no(s, begins[-1]):
-            if end >= len(s.words):
-                break
-            begins.append(end)
-        backwards = {end: start for start, end in reversed(list(polite.items()))}
-        while (end := self._without_tail(s, begins[-1], ends[-1]) or backwards.get(ends[-1], 0)) > begins[-1]:
-            ends.append(end)
-        return begins, ends, polite
-
-    def _without_tail(self, s: Sentence, begin: int, end: int) -> int:
-        tails = self.words["tail"]
-        return next((i for i in range(max(begin + 1, end - 4), end) if " ".join(s.words[i:end]) in tails), 0)
-
     def put_for_it(self, text: str, name: str) -> str:
         """A text with a name in the place of its "it", '' where it has none."""
         s = Sentence(text, self.words)
@@ -1462,17 +1601,13 @@ class IntentMatcher:
             return "no_model"
         return "undone" if orders > MIN_UNDONE or self._names_any(s) or self._wishes(s) else "unknown"
 
-    def _wonders(self, s: Sentence) -> bool:
-        """Whether a sentence begins as one that asks without asking: "I wonder whether ...", "I don't remember if ..."."""
-        return any(s.end_of(self.words["wonder"], i) for i in self._core(s)[0])
-
     def has_number(self, text: str) -> bool:
         """Whether a text says a number; "a" and "one" are none."""
         numbers = self.words["numbers"]
         return any(word[0].isdigit() or numbers.get(word, 1) != 1 for word in self._read(text).words)
 
     def says_both(self, text: str) -> bool:
-        return self._read(text).holds(self._book.values("both_word"))
+        return self._has(self._read(text), "both_word")
 
     def names_part_of_day(self, text: str) -> bool:
         """Whether a word of a text is one for a part of the day, whatever stands before it: "night"."""
@@ -1484,37 +1619,27 @@ class IntentMatcher:
         words = self._read(text).words
         return any(self.times.count_part(words[i : i + MAX_SHORT_WORDS]) for i in range(len(words)))
 
-    def _wishes(self, s: Sentence, *, is_behind: bool = False) -> bool:
-        """Whether a sentence wishes that something is done, or what stands behind a comma or an "and" in it."""
-        if not s.words:
-            return False
-        begin, words = self._core(s)[0][-1], self.words
-        asked = [i for i in range(begin) if s.end_of(words["requests"], i)]
-        later = [i for i in range(begin + 1, len(s.words)) if s.after_comma(i) or s.words[i - 1] in words["splits"]]
-        for i in later:  # "..., so kindly pause it"
-            end = s.end_of(self._lead, i) or s.end_of(words["polite"], i)
-            later += [end] if end < len(s.words) and end not in {0, *later} else []
-        later += [] if is_behind else [begin]
-        acts = (self._mood(s, i, len(s.words)) == "acts" and s.words[i] not in words["tells"] for i in later)
-        later += [] if is_behind or s.end_of(words["questions"], begin) else asked
-        return any(acts) or any(s.end_of(words["requests"], i) for i in later)
-
     def _says_more(self, s: Sentence, topic: str, share: float) -> bool:
         """Whether talk is not all that a sentence is: it wishes something, or names something beside it, as "..., merci" and
         "ok then 8 to 20"; who says what will be, or what was, has not asked for it.
         """
-        head = s.raw.rpartition(",")[0]
-        begins = next((i for i in range(2) if s.end_of(self.words["questions"], i)), 2)
-        is_unasked = topic == "forecast" and begins == 2 and not s.asks and len(s.words) > MAX_BARE_WORDS
-        leasts = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED, "not_wanted": SURE_PART}
-        least = leasts.get(topic, 0.0) if s.asks or not begins else 0.0
-        is_wish = topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s)
-        is_wish |= topic == "remark" and self.says_time(s.raw)  # "sorry, it is at half past nine"
-        is_wish |= topic == "not_wanted" and s.holds(self.words["until"])  # "leave the fan on until it is below 22"
-        if is_unasked or is_wish or share < least or self._greets_first(s, topic):
+        questions = self.words["questions"]
+        asks = s.asks or s.end_of(questions, 0) > 0
+        if asks and share < _SURE_OF_QUESTIONS.get(topic, 0.0):
+            return True
+        if topic == "forecast" and not asks and not s.end_of(questions, 1) and len(s.words) > MAX_BARE_WORDS:
+            return True
+        if topic == "remark" and self.says_time(s.raw):
+            return True  # "sorry, it is at half past nine"
+        if topic == "not_wanted" and s.holds(self.words["until"]):
+            return True  # "leave the fan on until it is below 22"
+        if topic in self.topics.idle and share < SURE_STRANGE and self._wishes(s):
+            return True
+        if self._greets_first(s, topic):
             return True
         if topic not in self.topics.chat - _ABOUT_ANY or not self._names_any(s):
             return False
+        head = s.raw.rpartition(",")[0]
         if not head.strip():
             return share < SURE_WHOLE and any(word[0].isdigit() for word in s.words)
         shares = self._score(self._read(head))
@@ -1535,20 +1660,6 @@ class IntentMatcher:
         """Whether a sentence names what is declared here, a quantity or a number."""
         tables = [s.names, *(self._book.values(name) for name in ("quantity", "noun"))]
         return any(word[0].isdigit() for word in s.words) or any(map(s.holds, tables))
-
-    def _mood(self, s: Sentence, begin: int, end: int) -> str:
-        """Whether a sentence "asks", "acts" on what no tool can reach, "tells", or is about the world in "general"."""
-        words = self._book.words
-        if stem_word(s.words[begin]) in self._acts:
-            return "acts"
-        asks = s.asks or s.end_of(words["questions"], begin) > 0 or s.holds(words["wonder"])
-        if not asks and any(s.end_of(words["ends"], i) in {end, i + 2} for i in range(begin + 1, end)):
-            return "acts"
-        if not asks and s.words[begin] in words["tells"] and not self._verbs.isdisjoint(s.words[begin + 1 :]):
-            return "tells"
-        if s.holds(words["general"]):
-            return "general"
-        return "asks"
 
     def _gather(self, intent: Intent, s: Sentence, begin: int, end: int) -> SlotValues:
         """The slots of a sentence without a template: each where it first reads well, free text last."""

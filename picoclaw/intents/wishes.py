@@ -721,7 +721,7 @@ class WishMatcher(IntentMatcher):
         own_time = self._book.values("own_time")
         if match.tool == "sensor_history" and any(one.words and one.longest(own_time, 0) for one in rest):
             return []  # "how warm was it, when I was out"
-        is_more = is_aside or any(self._mood(one, 0, len(one.words)) != "tells" for one in rest if one.words)
+        is_more = is_aside or any(not self._is_telling(one, 0) for one in rest if one.words)
         if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
             return []  # "remind me at 6 to feed the cat, the dog"
         moves = self._can_be_undone(match) or match.arguments.get("action") in ENDS
@@ -764,7 +764,7 @@ class WishMatcher(IntentMatcher):
         because = self._after_because(s)
         begin = min(because, len(s.words) - 1)
         near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
-        is_told = self._mood(s, begin, len(s.words)) == "tells"
+        is_told = self._is_telling(s, begin)
         is_told |= because > s.end_of(self._book.values("because_word"), 0)  # "it is already wet"
         reads = match is not None and match.tool != "" and (self.moves(match) or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
