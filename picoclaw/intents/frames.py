@@ -8,6 +8,7 @@ all orders of its parts, in every language that has words for them.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 from picoclaw.intents.grammar import Grammar, Intent
@@ -73,19 +74,13 @@ class FrameReader:
     def fits(self, frames: Sequence[Frame]) -> Iterator[FrameFit]:
         declared = {name for _, name in self._s.names.values()}
         for frame in frames:
-            if self._may_fit(frame):
-                intent = self._book.intents[frame.intent]
-                if best := _FrameWalk(self, frame, intent).best():
-                    left, covered, trail = best
-                    is_named = any(slot.kind in _NAMES for slot, _ in trail)
-                    found = _gather(trail, declared)
-                    levels = [value for slot, value in trail if slot.name == "level"]
-                    marks = {"output": "o", "percent": "l", "seconds": "s"}
-                    kinds = "".join(marks.get(slot.kind, "") for slot, _ in trail)
-                    # two orders: "the lamp to 30 % and the fan on"
-                    parted = "ol" in kinds and "o" in kinds[kinds.index("ol") + 2 :]
-                    if not parted and (not intent.make or len({*levels}) < 2):  # "to 60 %, off at ten" are two orders
-                        yield FrameFit(intent, found, left, covered, is_named)
+            if not self._may_fit(frame):
+                continue
+            intent = self._book.intents[frame.intent]
+            if (best := _FrameWalk(self, frame, intent).best()) and not _orders_two(best[2], intent):
+                left, covered, trail = best
+                is_named = any(slot.kind in _NAMES for slot, _ in trail)
+                yield FrameFit(intent, _gather(trail, declared), left, covered, is_named)
 
     def _may_fit(self, frame: Frame) -> bool:
         """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
@@ -278,6 +273,14 @@ class _FrameWalk:
                 yield then
         if left and not waits and self._reader.may_be_left(i) and (then := self._walk(i + 1, used, left - 1)):
             yield then
+
+
+def _orders_two(trail: Trail, intent: Intent) -> bool:
+    """Whether the parts are of two orders: "to 60 %, off at ten", "the lamp to 30 % and the fan on"."""
+    levels = {value for slot, value in trail if slot.name == "level"}
+    kinds = [slot.kind for slot, _ in trail if slot.kind in {"output", "percent", "seconds"}]
+    ends = (n for n, pair in enumerate(pairwise(kinds), 2) if pair == ("output", "percent"))
+    return "output" in kinds[next(ends, len(kinds)) :] or (len(levels) > 1 and bool(intent.make))
 
 
 def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:

@@ -98,11 +98,9 @@ _ALL_NOTES = "last 12 months"
 _LONG_DAYS = frozenset({"today", "tonight", "week"})
 """Whose words may mean how often something comes, or a time of day: "this week" of every week."""
 _ABOUT_ANY = frozenset({"not_wanted", "remark", "reported"})
-"""Talk that may name what is measured and switched."""
+"""Talk that may name what is measured and switched, and that a sentence is not which asks without a question."""
 _SURE_OF_QUESTIONS = {"remark": SURE_WHOLE, "reported": MIN_PROPOSED, "not_wanted": SURE_PART}
 """The share from which on a question is such talk."""
-_OF_STATEMENTS = frozenset({"not_wanted", "remark", "reported"})
-"""Talk that a sentence is not which only asks without a question."""
 _WITH_NOT = frozenset({"cron_add", "rule_pause", "rule_pause_output"})
 """Intents whose orders may have a "not" themselves."""
 _HINTS = frozenset({"rule_condition", "output_planned"})
@@ -725,14 +723,20 @@ class IntentMatcher(SentenceForms):
 
     def _goes_on(self, match: IntentMatch, s: Sentence) -> bool:
         """Whether a question leaves out what the one before it has named: "and below 10?", "is that warmer than yesterday?"."""
-        is_bare = match.tool in READS
+        intent = self.intents[match.intent]
+        if s.last.name not in READS:
+            return False
+        if intent.after and not intent.kind:
+            return True
+        if match.tool not in READS:
+            return False
         marks = ("than_word", "when_word")[: 1 + (len(s.referents.get("_whens", ())) > 1)]  # "which day was drier?"
-        compares = is_bare and self._has(s, *marks)
-        is_now = s.last.name == "sensor_read" or self._has(s, "now_word")
-        is_of_then = is_now and s.referents.get("_whens")  # "and now?" - "so is it warmer?"
-        compares |= bool(is_of_then) and is_bare and any(s.list_values(self._book.values("more")))
-        is_bare = is_bare and ("sensor" not in match.arguments or (compares and "_other" not in match.said))
-        is_bare = is_bare and (
+        is_now = s.last.name == "sensor_read" or self._has(s, "now_word")  # "and now?" - "so is it warmer?"
+        is_of_then = is_now and s.referents.get("_whens") and any(s.list_values(self._book.values("more")))
+        compares = bool(is_of_then) or self._has(s, *marks)
+        if "sensor" in match.arguments and ("_other" in match.said or not compares):
+            return False
+        return (
             compares
             or "chart" in match.arguments
             or "chart" in s.last.arguments
@@ -740,8 +744,6 @@ class IntentMatcher(SentenceForms):
             or s.longest(self.words["splits"], 0) is not None
             or (len(s.words) <= MAX_CONTINUED_WORDS and "it" in s.words and bool(s.last.arguments.get("sensor")))
         )
-        intent = self.intents[match.intent]
-        return s.last.name in READS and (is_bare or bool(intent.after and not intent.kind))
 
     def _judge(
         self, found: IntentMatch | None, s: Sentence, begin: int, end: int, offered: Offered
@@ -754,7 +756,7 @@ class IntentMatcher(SentenceForms):
             return found
         topics, shares = self.topics, self._score(s)
         share, topic = shares[0]
-        if topic in _OF_STATEMENTS and self._wonders(s):
+        if topic in _ABOUT_ANY and self._wonders(s):
             return found
         talk = sum(one for one, name in shares if name not in topics.proposed and name not in topics.several)
         leads = share >= (MIN_PROPOSED if topic in topics.proposed else MIN_TOPIC_SHARE)
@@ -1108,38 +1110,16 @@ class IntentMatcher(SentenceForms):
         """A sentence with the words that another one has for its slots, and the words left; '' where one is missing, or these say something."""
         left, told = list(range(begin, end)), {WHICH: HOLE}
         names = FIELD.findall(sentence)
-        for name in sorted(
-            [name for name in names if name != WHICH], key=lambda name: self._book.slot(name).kind == "text"
-        ):
-            slot = self._book.slot(name)
+        named = [name for name in names if name != WHICH]
+        for name in sorted(named, key=lambda name: self._book.slot(name).kind == "text"):
+            slot, taken = self._book.slot(name), list[int]()
             if slot.kind == "text":
-                picked = self._follow(slot, s, left) or self._pick_text(s, left) if slot.after else ""
-                told[name] = text = picked if slot.after else self._rest(slot, s, left)
-                spoken, before = Sentence(text, self.words).words, self.words["before"]
-                counts_back = any(one in self.words["units"] and then in before for one, then in pairwise(spoken))
-                if counts_back or len(text.split()) < _MIN_TEXT:  # "2 hours before the film"
-                    return "", left
-                continue
-            spans = self.words["span_begins"] if slot.kind in _LENGTHS else ()  # "de six heures à vingt heures"
-            hits = [
-                (stop - i, -i, value)
-                for i in left
-                for value, stop in islice(self._reader.read(slot, s, i), 1)
-                if set(range(i, stop)) <= {*left}
-                and not (i and s.words[i - 1] in spans and s.longest(self.words["span_ends"], stop))
-            ]
-            if slot.kind == "value" and WHICH in names and len({str(hit[2]) for hit in hits}) > 1:
-                to = self._book.slot("level").after | self.words["span_ends"].keys()  # "from 28 to 26"
-                hits = [hit for hit in hits if s.words[-hit[1] - 1] in to][:1]
-            size, start, value = max(hits, key=lambda hit: hit[:2], default=(0, 0, None))
-            if slot.kind in _TIME_KINDS and len(apart := self._join_time(slot, s, left)) > size:
-                told[name] = " ".join(s.text(i, i + 1) for i in apart)
-                left = [i for i in left if i not in apart]
-                continue
-            if not size:
+                told[name] = self._fill_text(slot, s, left)
+            else:
+                told[name], taken = self._fill_value(slot, s, left, is_change=WHICH in names)
+            if not told[name]:
                 return "", left
-            told[name] = word_value(slot, value) or s.text(-start, size - start)
-            left = [i for i in left if not -start <= i < size - start]
+            left = [i for i in left if i not in taken]
         if "off_said" in names and any(s.longest(self._book.values("on_word"), i) for i in left):
             return "", left  # "light on every day at 6, off at 9" orders both
         text = fill_fields(sentence, told)
@@ -1150,6 +1130,34 @@ class IntentMatcher(SentenceForms):
         tables = _SAYING + _SAYING_OF_TIME * any(self._book.slot(name).kind in _TIMED_KINDS for name in names)
         says = any(s.words[i] not in kept and self._says(s, i, filled, tables) for i in left)
         return "" if says else filled.raw, left
+
+    def _fill_text(self, slot: SentenceSlot, s: Sentence, left: list[int]) -> str:
+        """What a proposal says, of the words that are left; '' for hardly any, or where a time is counted back from it."""
+        text = self._follow(slot, s, left) or self._pick_text(s, left) if slot.after else self._rest(slot, s, left)
+        spoken, before = Sentence(text, self.words).words, self.words["before"]
+        counts_back = any(one in self.words["units"] and then in before for one, then in pairwise(spoken))
+        return "" if counts_back or len(text.split()) < _MIN_TEXT else text  # "2 hours before the film"
+
+    def _fill_value(
+        self, slot: SentenceSlot, s: Sentence, left: list[int], *, is_change: bool
+    ) -> tuple[str, list[int]]:
+        """What the longest part that a slot reads is called in a proposal, and its words; '' where none is."""
+        spans = self.words["span_begins"] if slot.kind in _LENGTHS else ()  # "de six heures à vingt heures"
+        hits = [
+            (stop - i, -i, value)
+            for i in left
+            for value, stop in islice(self._reader.read(slot, s, i), 1)
+            if set(range(i, stop)) <= {*left}
+            and not (i and s.words[i - 1] in spans and s.longest(self.words["span_ends"], stop))
+        ]
+        if slot.kind == "value" and is_change and len({str(hit[2]) for hit in hits}) > 1:
+            to = self._book.slot("level").after | self.words["span_ends"].keys()  # "from 28 to 26"
+            hits = [hit for hit in hits if s.words[-hit[1] - 1] in to][:1]
+        size, start, value = max(hits, key=lambda hit: hit[:2], default=(0, 0, None))
+        if slot.kind in _TIME_KINDS and len(apart := self._join_time(slot, s, left)) > size:
+            return " ".join(s.text(i, i + 1) for i in apart), apart
+        said = (word_value(slot, value) or s.text(-start, size - start)) if size else ""
+        return said, list(range(-start, size - start))
 
     def _join_time(self, slot: SentenceSlot, s: Sentence, left: Sequence[int]) -> list[int]:
         """The words of a time whose parts stand apart, where they make one in a row: "On Sundays let the pump run at nine"."""
@@ -1430,16 +1438,16 @@ class IntentMatcher(SentenceForms):
         """Return `match` with its "request" made the call of a job; None where a job cannot make it, or it is not what was said."""
         arguments = dict(match.arguments)
         request = arguments.pop("request")
-        is_past = not self.words["recent"].keys().isdisjoint(request.lower().split())
-        is_past |= self._has(s, "of_night")
+        is_past = not self.words["recent"].keys().isdisjoint(request.lower().split()) or self._has(s, "of_night")
         if is_past or self._says_if(Sentence(request, self.words)):
             return None  # "of the last 24 hours" and "when it was on" are no times at which to tell
         wanted = self.match(request)
-        is_vague = wanted is not None and wanted.route == "frame" and wanted.score < SURE_WORDS  # "take out the trash"
-        is_vague |= wanted is not None and wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS  # "fan"
-        is_vague |= wanted is not None and wanted.tool == match.tool  # "tell me what is due at 6"
-        if wanted is None or is_vague or not is_complete(wanted) or self.moves(wanted):
-            return None
+        if not is_complete(wanted) or self.moves(wanted) or wanted.tool == match.tool:
+            return None  # "tell me what is due at 6"
+        if wanted.route == "frame" and wanted.score < SURE_WORDS:
+            return None  # "take out the trash"
+        if wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS:
+            return None  # "fan"
         at = arguments.get("at", "")
         if wanted.tool == "output_history" and (at or "at " in str(wanted.arguments.get("when", ""))):
             return None  # "tell me who turned the lamp on at 3"
@@ -1591,8 +1599,8 @@ class IntentMatcher(SentenceForms):
         s, words = self._read(text), self.words
         shares = self._score(s)
         share, topic = max(((share, name) for share, name in shares if name in self.topics.talk), default=(0.0, ""))
-        is_false = topic == "unmeasured" and (self._names_measured(s) or self._asks_to_act(s))
-        is_false |= topic in _OF_STATEMENTS and self._wonders(s)
+        is_measured = topic == "unmeasured" and (self._names_measured(s) or self._asks_to_act(s))
+        is_false = is_measured or (topic in _ABOUT_ANY and self._wonders(s))
         if share >= self.topics.talk.get(topic, 1.0) and not is_false and not self._says_more(s, topic, share):
             return self.topics.meant.get(topic, topic)
         orders = sum(share for share, name in shares if name in self.topics.proposed)
