@@ -32,6 +32,19 @@ _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
 NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
+_STEPS = {
+    "last": {"this week": "last week", "this month": "last month"},
+    "week": dict.fromkeys(("", "this week", "last 7 days"), "last week"),
+    "+day": {day: f"day after {day}" for day in WEEKDAYS}
+    | {"3 days ago": "day before yesterday", "day before yesterday": "yesterday", "yesterday": "today"},
+}
+_DAYS_BEFORE = {day: WEEKDAYS[n - 1] for n, day in enumerate(WEEKDAYS)} | {
+    **dict.fromkeys(("", "today"), "yesterday"),
+    "yesterday": "day before yesterday",
+    "day before yesterday": "3 days ago",
+    "this morning": "yesterday morning",
+}
+"""What comes before or after a time of the past, by steps that step_time takes."""
 DAY_NUMBERS = {"day": "0-6", "weekday": "1-5", "weekend": "0,6", "weekend day": "0,6"}
 
 
@@ -179,10 +192,15 @@ def find_moved_end(begin: str, seconds: float, at: str) -> str:
     return f"{at[:5]}{OCLOCK}" if min(apart[1], 720 - apart[1]) < min(apart[0], 720 - apart[0]) else ""
 
 
+def _read_lasts(options: Mapping[str, Any]) -> float:
+    """How many seconds a rule switches something on; 0 for as long as it takes."""
+    return parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
+
+
 def is_near_rule(last: Mapping[str, Any], clock: str) -> bool:
     """Whether a time of day is near to the beginning or the end of the last rule by the clock."""
     begin = CLOCK_TIME.search(str(last.get("when", "")))
-    lasts = parse_duration(str(dict(last.get("options") or {}).get("lasts") or "0 s"))
+    lasts = _read_lasts(dict(last.get("options") or {}))
     ends = [count_minutes(begin[0]), count_minutes(begin[0]) + int(lasts // 60)] if begin else []
     return any((count_minutes(clock) - one + NEAR_MINUTES) % 720 <= 2 * NEAR_MINUTES for one in ends)
 
@@ -198,32 +216,37 @@ def change_rule(
 ) -> dict[str, Any]:
     """The last rule by the clock, with what is said; {} where it is none. `end`: see move_end, or "span" for the nearer end."""
     calendar, options, when = str(last.get("when", "")), dict(last.get("options") or {}), found.get("when")
-    clock, at = CLOCK_TIME.search(calendar), ""
-    calendar = when if isinstance(when, str) else calendar  # without one of its times
-    if clock and isinstance(when, dict):
-        before = parse_duration(str(options["lasts"])) if "lasts" in options else 0.0
-        if end == "span":
-            moved = find_moved_end(clock[0], before, str(when.get("at", "")))
-            end, when = ("stop", {"at": moved}) if moved else ("", when)
-        at, lasts = move_end(clock[0], before, when, end)
-        is_far = (
-            amount
-            and CLOCK_TIME.fullmatch(at)
-            and _count_apart(int(at[:2]) * 60, int(clock[0][:2]) * 60) > NEAR_MINUTES
-        )
-        if is_far and before and not end:  # `amount` of "make it 4", behind "at 20:00 for 3 minutes"
-            at, lasts = clock[0], amount * (60.0 if before % 3600 else 3600.0)
-        if not CLOCK_TIME.fullmatch(at) or (lasts != before and not last.get("output")):
+    clock, output, at = CLOCK_TIME.search(calendar), last.get("output", ""), ""
+    if isinstance(when, str):
+        calendar = when  # without one of its times
+    elif clock and isinstance(when, dict):
+        before = _read_lasts(options)
+        at, lasts = _move_times(clock[0], before, when, end, amount)
+        if not CLOCK_TIME.fullmatch(at) or (lasts != before and not output):
             return {}  # "make it tomorrow": a day of its own is no rule
         options |= {"lasts": format_whole_length(lasts)} if lasts != before else {}
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")), is_more=is_more)
     more = {"lasts": found.get("lasts"), "level": found.get("_percent")}
-    if not changed and any(more.values()) and last.get("output") and options.get("level") != "off":
-        changed = calendar  # a condition, for so long, or at such a level
+    if any(more.values()) and output and options.get("level") != "off":
+        changed = changed or calendar  # a condition, for so long, or at such a level
     options |= {name: value for name, value in more.items() if value}
-    kept = {"output": last.get("output", ""), "when": changed}
-    return kept | ({"options": {"options": options}} if options else {}) if changed else {}
+    return (
+        {"output": output, "when": changed} | ({"options": {"options": options}} if options else {}) if changed else {}
+    )
+
+
+def _move_times(begin: str, before: float, when: Mapping[str, Any], end: str, amount: int) -> tuple[str, float]:
+    """When a rule by the clock begins, and how long it lasts, with another time; `amount`: the bare number that this was."""
+    if end == "span":
+        moved = find_moved_end(begin, before, str(when.get("at", "")))
+        end, when = ("stop", {"at": moved}) if moved else ("", when)
+    at, lasts = move_end(begin, before, when, end)
+    if amount and before and not end and CLOCK_TIME.fullmatch(at):
+        apart = _count_apart(int(at[:2]) * 60, int(begin[:2]) * 60)
+        if apart > NEAR_MINUTES:  # "make it 4", behind "at 20:00 for 3 minutes"
+            return begin, amount * (60.0 if before % 3600 else 3600.0)
+    return at, lasts
 
 
 def add_to_rule(order: Mapping[str, Any], condition: str) -> dict[str, Any]:
@@ -363,47 +386,35 @@ def step_time(when: str, step: str) -> str:
     """The time before another one, by a "day", a "night", a "week" or its own length ("same"): of "yesterday" "day before
     yesterday"; by "+day" or "+night" the one after it, by "last" the last one of a week or month; '' where that has no name.
     """
-    if step == "last":
-        return {"this week": "last week", "this month": "last month"}.get(when, "")
+    size, ahead = step.lstrip("+"), step[0] == "+"
     last = LAST_LENGTH.fullmatch(when)
-    if last and (step == "same" or when in {"last 1 day", "last 24 hours"}):
+    if last and (step == "same" or (step != "last" and when in {"last 1 day", "last 24 hours"})):
         return f"{last[1]} {last[2]} before {when}"
-    step, ahead = step.lstrip("+"), step[0] == "+"
-    if found := WITH_CLOCK.fullmatch(when):
+    if (found := WITH_CLOCK.fullmatch(when)) and step != "last":
         wraps = _WRAPS.fullmatch(found[2])
         is_night = wraps is not None and wraps[1] > wraps[2]
-        unit = step if found[1] or is_night else "day"
+        unit = size if found[1] or is_night else "day"
         day = step_time(found[1] or ("last night" if is_night else "today"), f"{'+' * ahead}{unit}")
         return f"{day} {found[2]}" if day else ""
-    if step == "week":
-        return {"": "last week", "this week": "last week", "last 7 days": "last week"}.get(when, "")
-    if step == "night" or "night" in when:
+    if size == "night" or (size not in {"week", "last"} and "night" in when):
         day = when.replace("night before last", "day before yesterday").removesuffix(" night")
         day = "yesterday" if day in {"last", "today", ""} else day
         earlier = step_time(day, f"{'+' * ahead}day")
         return f"{earlier} night" if earlier not in {"", "today"} else ""
-    if ahead:
-        after = {"day before yesterday": "yesterday", "yesterday": "today", "3 days ago": "day before yesterday"}
-        return f"day after {when}" if when in WEEKDAYS else after.get(when, "")
-    if when in {"", "today", "yesterday", "day before yesterday"}:
-        return {"yesterday": "day before yesterday", "day before yesterday": "3 days ago"}.get(when, "yesterday")
-    if found := _DAYS_AGO.fullmatch(when):
+    if (found := _DAYS_AGO.fullmatch(when)) and step not in _STEPS:
         return f"{int(found[1]) + 1} days ago"
-    if when in WEEKDAYS:
-        return WEEKDAYS[WEEKDAYS.index(when) - 1]
-    return "yesterday morning" if when == "this morning" else ""
+    return _STEPS.get(step, _DAYS_BEFORE).get(when, "")
 
 
 def find_current(when: str) -> str:
     """The week or month that is compared with the last one: part of a day says little beside it."""
-    return {"last week": "this week", "last month": "this month"}.get(when, "")
+    return next((now for now, last in _STEPS["last"].items() if last == when), "")
 
 
 def keep_hour(when: str, before: str) -> str:
     """Return `when`; "yesterday at the same time" means the hour that was said before."""
-    found = WITH_CLOCK.fullmatch(before)
-    is_same = when == "this time yesterday" and found is not None and found[2].startswith("at ")
-    return f"yesterday {found[2]}" if found and is_same else when
+    found = WITH_CLOCK.fullmatch(before) if when == "this time yesterday" else None
+    return f"yesterday {found[2]}" if found else when
 
 
 def put_at_night(when: str) -> str:

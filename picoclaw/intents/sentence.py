@@ -48,8 +48,8 @@ SlotReading = tuple[Any, int]
 
 _WORD = pattern(r"(?<![^\n])\+(?=\d)|[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
-_NUMBER_WITH_UNIT = pattern(r"(\d+(?:[.:]\d+)?)([a-z]+)")
-_AMOUNTS, _AMOUNT_PART, _LETTERS = pattern(r"(?:\d+[a-z]+){2,}"), pattern(r"\d+|[a-z]+"), pattern(r"[a-z]+")
+_AMOUNTS, _AMOUNT_PART = pattern(r"(?:\d+(?:[.:]\d+)?[a-z]+)+"), pattern(r"\d+(?:[.:]\d+)?|[a-z]+")
+_LETTERS = pattern(r"[a-z]+")
 _HEX_ADDRESS = pattern(r"0x[0-9a-f]{1,4}")
 _FILE_NAME = pattern(r"[\w.~/-]*\.[^\W\d_]\w{0,7}")
 _WEB_NAME = pattern(r"\.(?:com|org|net|uk|io)(?:/|$)")
@@ -62,7 +62,7 @@ _DIGITS = pattern(r"\d{1,9}", re.ASCII)
 _PERCENT = pattern(
     r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII
 )
-_LEVEL = pattern(r"\d{1,2}|100", re.ASCII)
+_LEVEL = pattern(r"[1-9]\d?|100", re.ASCII)
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_REPEAT_WORDS = 3  # before its last one
@@ -295,37 +295,14 @@ def scale_value(number: str, measure: str) -> str:
 def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
     """The words of a text, and where each begins in it."""
     split, starts = list[str](), list[int]()
-    expand, glue = words["expand"], words["units"].keys() | words["parts"].keys()
     for found in _WORD.finditer(_DECIMAL_COMMA.sub(".", raw) if words["decimals"] else raw):
         spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
         word = fold_name(spelt) or "+" * (found[0] == "+" and not split)  # "+5 min"
-        glued = _NUMBER_WITH_UNIT.fullmatch(word)
-        if spelt in words["accents"]:
-            parts = words["accents"][spelt].split()
-        elif word in expand:
-            parts = expand[word].split()
-        elif glued and glued[2] in glue:
-            parts = [glued[1], glued[2]]
-        elif _AMOUNTS.fullmatch(word) and {*_LETTERS.findall(word)} <= glue:
-            parts = _AMOUNT_PART.findall(word)  # "1h30m"
-        elif about := _ISH.fullmatch(word):
-            parts = [about[1]]
-        elif clock := _FOUR_DIGITS.fullmatch(word):
-            parts = [f"{clock[1]}:{clock[2]}"]  # "at 0630"
-        elif (clock := _HOURS.fullmatch(word)) and (clock[2] or "h" in words["oclock"]):
-            is_length = "h" not in words["oclock"] or any(" ".join(split[-n:]) in words["lasting"] for n in (1, 2))
-            is_length = is_length and clock[2] is not None
-            hour, minute = (next(u for u, size in words["units"].items() if size == one) for one in (3600, 60))
-            parts = [clock[1], hour, clock[2], minute] if is_length else [f"{clock[1]}:{clock[2] or '00'}"]
-        elif "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
-            parts = word.replace("'", "' ", 1).replace("-", " ").split()
-        elif "-" in word and word.replace("-", "").isalpha():
-            parts = word.replace("-", " ").split()
-            parts = [word] if all(part in words["days"] for part in parts) else parts  # "tue-thu" are not those two
-        else:
-            parts = _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
+        parts = _split_word(spelt, word, split, words)
         split += parts
-        if len(parts) > 1 and word not in expand and "".join(parts) == word.replace("-", "") and not glued:
+        is_amount = len(parts) == 2 and word[0].isdigit()
+        is_joined = len(parts) > 1 and word not in words["expand"] and not is_amount
+        if is_joined and "".join(parts) == word.replace("-", ""):
             starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
             continue
         elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
@@ -337,6 +314,33 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
         if word in words["more"] and after in words["units"] and (before[0].isdigit() or before in words["numbers"]):
             split[i : i + 2] = after, word  # "10 minutes more"
     return split, starts
+
+
+def _split_word(spelt: str, word: str, before: Sequence[str], words: WordTables) -> list[str]:
+    """The words that one stands for: "what's" and "90s" are two, "1h30m" four, "0630" is a time of day."""
+    if spelt in words["accents"]:
+        return str(words["accents"][spelt]).split()
+    if word in words["expand"]:
+        return str(words["expand"][word]).split()
+    units = words["units"].keys() | words["parts"].keys()
+    if _AMOUNTS.fullmatch(word) and {*_LETTERS.findall(word)} <= units:
+        return _AMOUNT_PART.findall(word)
+    if about := _ISH.fullmatch(word):
+        return [about[1]]
+    if clock := _FOUR_DIGITS.fullmatch(word):
+        return [f"{clock[1]}:{clock[2]}"]
+    if (clock := _HOURS.fullmatch(word)) and (clock[2] or "h" in words["oclock"]):
+        is_length = "h" not in words["oclock"] or any(" ".join(before[-n:]) in words["lasting"] for n in (1, 2))
+        if not is_length or clock[2] is None:
+            return [f"{clock[1]}:{clock[2] or '00'}"]
+        hour, minute = (next(u for u, size in words["units"].items() if size == one) for one in (3600, 60))
+        return [clock[1], hour, clock[2], minute]
+    if "'" in word and f"{word.partition(chr(39))[0]}'" in words["elisions"]:
+        return word.replace("'", "' ", 1).replace("-", " ").split()
+    if "-" in word and word.replace("-", "").isalpha():
+        parts = word.replace("-", " ").split()
+        return [word] if all(part in words["days"] for part in parts) else parts  # "tue-thu" are not those two
+    return _split_clitic(word, words) or (_split_compound(word, words["compounds"]) if word else [])
 
 
 def _split_compound(word: str, tails: Collection[str]) -> list[str]:
@@ -529,8 +533,8 @@ class SlotReader:
         listed = s.referents.get(f"{name}s", known)  # "the first" is one of a list, also after the second was removed
         if place and s.referents.keys().isdisjoint(("job", "rule")) and s.last.arguments.get("action") == "list":
             yield [], place[1]  # of an empty list
-        if place and listed and place[0] <= len(listed):
-            yield (listed[place[0] - 1 if place[0] > 0 else place[0]] if place[0] else min(listed)), place[1]
+        if place and listed:
+            yield from ((one, place[1]) for one in (pick_place(listed, place[0]) if place[0] else [min(listed)]))
 
     @staticmethod
     def _one(slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -569,7 +573,6 @@ class SlotReader:
             if (
                 (end > i + 1 and s.after_comma(end - 1))
                 or spelt in slot.never
-                or words[-1] in slot.never
                 or not words[0][0].isalpha()
                 or not _LABEL.fullmatch(words[-1])
             ):
@@ -623,44 +626,22 @@ class SlotReader:
         return ((value * 60, end) for value, end in self._number(slot, s, i))
 
     def _time(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
+        """When something is, once, or how long from now."""
+        near = s.words[i : i + _MAX_TIME_WORDS]
         if i and s.words[i - 1] in self._words["every"]:
             return  # once is not every time
-        if s.longest(self._words["every"], i) and any(self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part)):
+        if s.longest(self._words["every"], i) and any(self.times.repeated(near, slot.part)):
             return  # "un día sí y otro no" is not "un día"
         if end := self._find_end_of_several(slot, s, i):
-            times, count = self.times.several(s.words[i : i + _MAX_TIME_WORDS], "")
-            parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
-            listed = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
-            outside = (at for at in range(len(s.words)) if not i <= at < end)
-            alone = not any(self.times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
-            are_days = all(" " in time for time in times)  # "monday wednesday and friday at 8"
-            is_parted = are_days or parted == len(times) - 1
-            if listed and alone and i + count == end and is_parted and not self._otherwise(s, i, end):
-                yield merge_jobs([{"at": time} for time in times]), end
+            yield from self._several_times(slot, s, i, end)
             return
-        near = s.words[i : i + _MAX_TIME_WORDS]
         stops = slot.drop if slot.before else slot.without  # "in 10 minutes for 30 seconds": when, and how long
         near = near[: next((at for at in range(1, len(near)) if near[at] in stops), len(near))]
         led = s.words[max(0, i - 1) : i] if near[0].isdecimal() else []  # "au 4" is a day
         led = [word for word in led if word in self._words["on_date"]]
         if self.times.is_date_of_months([*led, *near]):
             return
-        readings = [(value, n - len(led)) for value, n in self.times.once([*led, *near], slot.part)]
-        back = self._words["back" if slot.kind == "seconds" else "before"]  # "the day before" is not in a day
-        if s.words[i] in self._words["ignore"] or any(near[end + 1 :] and near[end] in back for _, end in readings):
-            readings = [one for one in readings if "at" in one[0]]
-        repeats = (s.longest(self._words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
-        if readings and any(hit and hit[1] > i for hit in repeats):  # "three times a day" is not "a day"
-            readings = [reading for reading in readings if "at_seconds" not in reading[0]]
-        was_clock = slot.part == "same" and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
-        if (was_clock or slot.part == "morning") and any(
-            word in self._words["oclock"] and word in self._words["units"] for word in near
-        ):
-            # "plutôt six heures" is no length where it was seven o'clock, nor is "mets le réveil pour six heures"
-            at = next(iter(self._words["at"])).split()
-            clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))
-            readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
-        for value, count in readings:
+        for value, count in self._times_once(slot, s, i, near, led):
             lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
             if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
                 continue
@@ -669,6 +650,40 @@ class SlotReader:
             is_length = slot.kind == "seconds"  # "on Saturday at 12 for an hour"
             if (is_length or not self._otherwise(s, i, i + count)) and not self._apart(s, i, i + count):
                 yield value, i + count
+
+    def _several_times(self, slot: SentenceSlot, s: Sentence, i: int, end: int) -> Iterator[SlotReading]:
+        """Times of day in a row, where nothing else is said of when: "at 8, 12 and 18", "monday wednesday and friday at 8"."""
+        times, count = self.times.several(s.words[i : i + _MAX_TIME_WORDS], "")
+        is_list = slot.name == "when" and not slot.part and _SPAN_WORDS.isdisjoint(s.words[i:end])
+        if not is_list or i + count != end or self._otherwise(s, i, end):
+            return
+        parted = sum(bool(s.after_comma(at) or s.longest(self._words["splits"], at)) for at in range(i + 1, end))
+        are_days = all(" " in time for time in times)
+        outside = (at for at in range(len(s.words)) if not i <= at < end)
+        alone = not any(self.times.names_a_time(s.words[at : at + _MAX_TIME_WORDS]) for at in outside)
+        if alone and (are_days or parted == len(times) - 1):
+            yield merge_jobs([{"at": time} for time in times]), end
+
+    def _times_once(
+        self, slot: SentenceSlot, s: Sentence, i: int, near: list[str], led: list[str]
+    ) -> list[SlotReading]:
+        """What the words from `i` on may mean as a time, with how many of them it takes."""
+        words = self._words
+        readings = [(value, n - len(led)) for value, n in self.times.once([*led, *near], slot.part)]
+        back = words["back" if slot.kind == "seconds" else "before"]  # "the day before" is not in a day
+        is_back = any(near[end + 1 :] and near[end] in back for _, end in readings)
+        repeats = (s.longest(words["repeats"], at) for at in range(max(0, i - _MAX_REPEAT_WORDS), i))
+        is_repeat = any(hit and hit[1] > i for hit in repeats)  # "three times a day" is not "a day"
+        if s.words[i] in words["ignore"] or is_back or is_repeat:
+            readings = [one for one in readings if "at_seconds" not in one[0]]
+        was_clock = slot.part == "same" and not s.last.arguments.keys().isdisjoint(("at", "cron_expr"))
+        is_hour = any(word in words["oclock"] and word in words["units"] for word in near)
+        if is_hour and (was_clock or slot.part == "morning"):
+            # "plutôt six heures" is no length where it was seven o'clock, nor is "mets le réveil pour six heures"
+            at = next(iter(words["at"])).split()
+            clocks = ((value, count - len(at)) for value, count in self.times.once([*at, *near], slot.part))
+            readings = [reading for reading in clocks if "at" in reading[0] and reading[1] > 0] + readings
+        return readings
 
     def _window(self, _slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """From one time of day to another: when something begins, and how long it lasts."""
@@ -718,7 +733,7 @@ class SlotReader:
         """Whether a day is named beside a time: without its "on Friday", a reminder would come at the wrong one."""
         hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
         begin = first - (first > 0 and s.words[first - 1] in self._words["on"])  # "fan on" "monday to friday"
-        return any(i < begin or hit[1] <= first or hit[1] > end for i, hit in hits if hit)
+        return any(i < begin or hit[1] > end for i, hit in hits if hit)
 
     def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20", "from monday to friday"."""
@@ -767,7 +782,7 @@ class SlotReader:
             signs = any(s.raw[s.starts[at]] in _SIGNS for at in range(i, end))
             signs = signs or (i > 0 and s.words[i - 1] in slot.never)
             is_led = not slot.before or not slot.before.isdisjoint(s.words[i:end])
-            if "at_seconds" in value and not signs and is_led and slot.never.isdisjoint(s.words[i:end]):
+            if "at_seconds" in value and not signs and is_led:
                 yield value["at_seconds"], end
 
     def _length(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -817,4 +832,4 @@ class SlotReader:
         if not i or s.words[i - 1] not in slot.after or not _LEVEL.fullmatch(s.words[i]):
             return False
         tables = (self._words[name] for name in ("units", "oclock", "measures", "months", "parts", "quarters", "days"))
-        return s.words[i] != "0" and not any(s.longest(table, i + 1) for table in tables)
+        return not any(s.longest(table, i + 1) for table in tables)
