@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from picoclaw.errors import MEANING_PREFIX, WAITING_FOR_APPROVAL, ConfigError
+from picoclaw.errors import ConfigError
 from picoclaw.intents import onboarding
 from picoclaw.intents.arguments import READS
 from picoclaw.intents.changes import TIMES, keep_job
@@ -43,8 +43,9 @@ from picoclaw.intents.grammar import (
     make_match,
 )
 from picoclaw.intents.lookups import NAME_WORD, WHICH_SENSOR, Lookup, merge_calls
-from picoclaw.intents.results import APPROVAL_NUMBER, ResultWording
+from picoclaw.intents.results import ResultWording
 from picoclaw.intents.sentence import NO_CALL, LastTurn, Referents, fold_name, pick_place
+from picoclaw.intents.shown import ShownRules, find_mark, list_waits
 from picoclaw.intents.times import OCLOCK
 from picoclaw.intents.wishes import ENDS, WishMatcher
 from picoclaw.messages import (
@@ -73,7 +74,6 @@ _MAX_EARLIER = 4  # messages before the newest that are read again
 _MAX_SUM_CHARS = 200
 _MAX_CHOICE_WORDS = 5
 _MAX_NAME_WORDS = 3
-_MAX_HEAD_CHARS = 200  # of a result, where the tool registry itself says that a call waits
 _TAKES_BACK = {"add": "cron_remove", "skip": "cron_resume"}
 _MAX_DECLINE_WORDS = 2  # "actually don't"; "not on wednesday" leaves something out
 _DECLINED = frozenset({"no_thanks", "not_done", "let_be"})
@@ -86,7 +86,6 @@ _CLOCK = pattern(r"(\d\d):(\d\d)( o'clock)?$")
 _UNKNOWN_OUTPUT = f"{ERROR_PREFIX}output was refused: rule 'unknown output':"
 _NO_RULE = f"{ERROR_PREFIX}there is no rule "
 _MAX_TURNS = 3  # that "it" may go back to
-_Shown = tuple[str, ToolCall, str]
 
 
 class IntentProvider:
@@ -308,12 +307,9 @@ class IntentProvider:
             return make_match(self._matcher.intents["output_kept"], {"_name": named[0]}, 1.0, "template")
         if declined not in _DECLINED or last.name != "output" or action != "set":
             return match
-        if (match is None or match.route == "topic") and self._matcher.has_number(said):  # "2 is plenty" ends nothing
-            return _say(declined, say["undone"])
         if str(last.arguments.get("level", "on")) in {"off", "0"}:
             return match
-        names = ", ".join([name for name in named if name in outputs] or outputs)
-        told = fill_fields(say["stays_on"], {"name": names})  # and not that nothing was done
+        told = fill_fields(say["stays_on"], {"name": ", ".join(outputs)})  # and not that nothing was done
         return _say(declined, f"{self._matcher.intents['no_thanks'].answer} {told}")
 
     def _fit(self, match: IntentMatch, told: Sequence[Wish], messages: Sequence[Message]) -> IntentMatch:
@@ -460,7 +456,7 @@ class IntentProvider:
 
     def _find_waiting(self, turn: Sequence[Message]) -> int:
         """The number of the rule that a turn has shown and that waits for its yes yet; 0 for none."""
-        waits = [int(number) for number, _, _ in _list_waits(turn)]
+        waits = [int(number) for number, _, _ in list_waits(turn)]
         return waits[0] if len(waits) == 1 and waits[0] in self._list_waiting() else 0
 
     def _is_looked_at(
@@ -526,7 +522,7 @@ class IntentProvider:
 
     def _understand_yes(self, talk: Talk) -> list[Wish]:
         """A yes to what waits for the command: that is said once more."""
-        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){re.escape(self._mark)}", talk.reply)
+        waits = re.search(rf"(?m){_WAITS.pattern}|^(\d+){re.escape(find_mark(self._matcher.say))}", talk.reply)
         if not waits or not self._matcher.is_all_of(talk.text, "agrees"):
             return []
         number = {"number": waits[1] or waits[2]}
@@ -664,62 +660,8 @@ class IntentProvider:
         self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
     ) -> list[str]:
         """The commands that a plain "yes" or "no" stands for, or a "delete the lamp one" of what `is_waiting` for one yet."""
-        plain = fold_name(text.strip(" .!\n").lower())
         matcher = self._listen(text, *(turn[0].text for turn in turns[:-_MAX_HEARD:-1]))
-        waits = _list_waits(turns[-1]) if turns else []
-        is_open = "?" not in text and any(is_waiting(int(number)) for number, _, _ in waits)
-        shown = self._list_shown(turns, is_waiting)
-        row = turns[-1][-1].text.rpartition("\n")[2] if len(shown) == len(self._list_waiting()) == 1 else ""
-        if waits or any(row.startswith(f"{number}{self._mark}") for number, _, _ in shown):  # of a list, all that waits
-            is_sure = is_open and len(shown) == 1 and matcher.is_all_of(text, "agrees")
-            is_yes = is_sure or plain in matcher.words["agrees"]
-            is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
-            if is_yes or is_no:
-                return [f"/{'yes' if is_yes else 'no'} {number}" for number, _, _ in waits or shown]
-        return self._answer_named(text, shown) if shown else []
-
-    @property
-    def _mark(self) -> str:
-        """What stands behind the number of a rule that waits for its yes."""
-        return self._matcher.say["waits"].partition("{number}")[2].partition("{")[0]
-
-    def _list_shown(self, turns: Sequence[Sequence[Message]], is_waiting: Callable[[int], bool]) -> list[_Shown]:
-        """The number, call and name of each rule that still waits of those shown last; what only changes a kept one is none."""
-        shown, gives = list[_Shown](), self._matcher.tools["rule"]["gives"]["rule"]
-        for turn in turns[:-4:-1]:
-            waits, calls = _list_waits(turn), list_calls(turn)
-            for number, call, means in reversed(waits):
-                names = [*re.findall(gives, means), call.arguments.get("name"), call.arguments.get("output")]
-                shown.append((number, call, next(filter(None, names), "")))
-            if any(call.arguments != LOOK_UP for call, _ in calls) and not waits:
-                break
-        new = {name for _, call, name in shown if call.arguments.get("action") == "add"}
-        return [one for one in reversed(shown) if one[2] in new and is_waiting(int(one[0]))]
-
-    def _answer_named(self, text: str, shown: Sequence[_Shown]) -> list[str]:
-        """The commands for those of the rules shown that a text keeps, or ends: "delete it again", "yes to the lamp one"."""
-        names, last = [*dict.fromkeys(name for _, _, name in shown)], shown[-1]
-        if len(shown) == 1 and self._matcher.says_both(text):
-            return []  # the other one is something else
-        referents = Referents(rule=[last[2]], job=[last[2]], rules=names, jobs=names, waits=[int(last[0])])
-        found = self._matcher.match_wishes(text, {"rule", "cron"}, LastTurn(referents, last[1]))
-        commands = list[str]()
-        for _, match in found:
-            is_end = is_complete(match) and match.arguments.get("action") in ENDS - {"disable"}
-            ends = is_end or (match is not None and match.intent in {"let_be", "no_named"})
-            if not match or not (ends or match.intent == "yes_named"):
-                return []
-            given = {**match.said, **match.arguments}
-            name = next((given[one] for one in ("name", "job", "rule", "_name", "_called") if one in given), last[2])
-            numbers = [number for number, _, one in shown if one == self._find_shown(str(name), names)]
-            commands += [f"/no {number}" for number in numbers] if ends else [f"/yes {n}" for n in numbers[-1:]]
-        return commands
-
-    def _find_shown(self, said: str, names: Sequence[str]) -> str:
-        """The one of some rules' names that is said so, or by the output that it is of; '' for none or several."""
-        outputs = self._matcher.list_outputs(said)
-        alike = [said] if said in names else [name for name in names if name.rstrip("_0123456789") in outputs]
-        return alike[0] if len(alike) == 1 and alike[0] in (said, *outputs) else ""
+        return ShownRules(matcher, self._list_waiting).read_answer(turns, text, is_waiting)
 
     def translate(self, turns: Sequence[Sequence[Message]], text: str, said: str) -> str:
         """Word what a command has said in the language of a text, or of what was said before it."""
@@ -979,14 +921,6 @@ def _call(request: Request, calls: Sequence[tuple[str, Mapping[str, Any]]]) -> I
         part = f"-{number}" if number else ""
         yield ToolCall(f"intent-{len(request.messages)}{part}", tool, dict(arguments))
     yield End("tool_calls", Usage())
-
-
-def _list_waits(turn: Sequence[Message]) -> list[_Shown]:
-    """The calls of a turn that were shown and asked about: the number of each, and what it means."""
-    calls = [(call, told) for call, told in list_calls(turn) if told.startswith(ERROR_PREFIX)]
-    asked = [(call, told) for call, told in calls if WAITING_FOR_APPROVAL in told[:_MAX_HEAD_CHARS]]
-    found = [(APPROVAL_NUMBER.search(told), call, told.rpartition(MEANING_PREFIX)[2]) for call, told in asked]
-    return [(number[1], call, means) for number, call, means in found if number]
 
 
 def _find_levels_before(messages: Sequence[Message]) -> dict[str, Any]:
