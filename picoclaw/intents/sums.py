@@ -8,9 +8,10 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ from picoclaw.times import MONTHS, WEEKDAYS, format_duration, parse_moment, pars
 
 _MAX_SIZE = 1e15
 _MAX_BASE, _MAX_POWER = 1e4, 99
-_MAX_FOLLOWING = 5  # tokens, or words, of a question that goes on with the answer before
+_MAX_FOLLOWING = 10  # words of a question that goes on with the answer before
 _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -35,7 +36,7 @@ _SIGN = pattern(r"(?<=[\d€£$]) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
 _TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
-_CLOCK = pattern(r"(\d\d?)[:.](\d\d)")
+_CLOCK = pattern(r"(\d\d?):(\d\d)")
 _GLUED = pattern(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(\D+)")
 _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm|timer)\b", re.IGNORECASE)
 """An order whose numbers ask nothing."""
@@ -46,18 +47,18 @@ _TOLD_BEHIND = pattern(r"(?<=\?)\s+[A-ZÀ-Þ][^\d?]*$")
 """A sentence without a number behind a question: "... until 18 December? That day we go on holiday."."""
 _ASKED_BEHIND = pattern(r"([^?]+\?)\s+([^?\d]+\??)")
 """A question, and one without a number behind it."""
-_SIGNS = ("+", "-", "*", "/")
+_SIGNS = frozenset({"+", "-", "*", "/"})
 _CURRENCY = pattern(r"([€£$]) ?(\d[\d.,]*\d|\d)|(?<=\d)([€£$])")
-_MONEY = ("op", "money")
 _PRICE = pattern(r"\d+[.,]\d\d")
-_REST = ("op", "rest")
 _DIVIDES = frozenset({"among", "by", "in", "each", "/"})
-_PRICES = pattern(r"q*(?:nu?(?:en|ne)e?)+q*")
-"""How many, and what one costs: "n each n" or "n n each"; "u" is a unit, "q" asks."""
-_BY = frozenset({"*", "by", "among"})
-_SIDES = pattern(r"nl?xnl?xnl")
-"""A number, maybe a length, and what stands between two sides."""
-_BESIDE_CLOCK = ("sum_filler", "plain", "polite", "ignore")
+_PRICED = pattern(r"number(?: unit)? (?:in|price|each) number(?: unit)?")
+"""How many, and what one costs: "7,5 horas a 42 euros la hora"."""
+_PRICES = pattern(r"(?:ask )*(?:number (?:unit )?(?:each number|number each) (?:each )?)+(?:ask )*")
+"""More than one time how many, and what one costs: "4 at 6.90 and 2 at 3"."""
+_SIDES = pattern(r"number (?:length )?by number (?:length )?by number length ")
+_SQUARES = {"length 1": "m²", "length 0.01": "cm²", "length 0.3048": "ft²"}
+_KINDS = {"number": "n", "percent": "%", "clock": "c"}
+"""What has a value in a sum."""
 
 
 class Sum(NamedTuple):
@@ -95,43 +96,13 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     behind = [i for i in range(2, len(s.words)) if s.words[i - 1] in words["splits"]]
     if any(s.words[i] in words["acts"] or s.longest(words["questions"], i) for i in behind):
         return None  # "take 10 from 55 and double it", "... and how warm is it": it says more than a sum
-    tokens, is_whole = _read_tokens(s, words)
-    if _REST in tokens:
-        if ("op", "split") in tokens:
-            return _leave_rest(tokens) if s.asks or ("op", "ask") in tokens else None
-        if sum(kind == "number" for kind, _ in tokens) > 1:
-            return None  # "what is left over of 30 if I take 12?"
-        tokens, is_whole = [token for token in tokens if token != _REST], False
-    paid = [token for token, behind in pairwise(tokens) if behind == _MONEY]
-    tokens = [token for token in tokens if token != _MONEY]
-    priced = {word for word, meaning in words["sums"].items() if meaning in {"price", "each"}} | {*words["at"]}
-    prices = (word for before, word in pairwise(s.words) if before in priced)  # "340 litros a 1,42"
-    is_paid = bool(paid) or any(map(_PRICE.fullmatch, prices))
-    left = {word for word in s.words if word in words["quarters"] or word in words["halves"]}
-    is_sum = topic == "sum" and not left and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
-    asks = is_whole or is_sum or ("op", "ask") in tokens or bool(_ASKS.search(text))
-    asks |= tokens[:1] == [("op", "split")] and s.words[0] in words["sums"]
-    asks = asks or s.longest(words["questions"], 0) is not None
-    numbers = sum(kind in {"number", "percent"} for kind, _ in tokens)
-    is_following = before and len(s.words) <= 2 * _MAX_FOLLOWING and len(tokens) <= _MAX_FOLLOWING and numbers < 2
+    terms = _read_terms(s, words)
+    is_following = before and len(s.words) <= _MAX_FOLLOWING and len(terms.shape) < 2
     last = answer_sum(before[-1], before[:-1], book, now) if is_following else None
-    if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
-        return _evaluate(bracketed[0], bracketed[0]) if asks else None
-    found = (
-        (_share_out(tokens, paid) or _answer_form(tokens, words, is_paid=is_paid) or _add_prices(tokens))
-        if asks
-        else None
-    )
-    is_dated = any(book.times.read_date(s.words[i : i + 8])[1] for i in range(len(s.words)))
-    if not found and not is_dated and "what" not in s.list_values(words["dates"]):  # "what day is it in a week"
-        found = _convert(tokens, words, last, is_whole=is_whole or is_sum)
-    plain = [token for token in tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
-    if plain[:1] == [("op", "&")] and before:
-        del plain[0]  # "and divided by 8?"
-    if not found and is_whole:
-        found = _calculate([("op", "+") if token == ("op", "&") else token for token in plain], last, words)
-    if not found and is_sum:  # what stands beside the numbers is passed over, and no number is
-        found = _calculate([token for token in plain if token[0] != "unit"], None, words)
+    if "rest" in terms.ops and len(terms.values) > 1:
+        asks = "split" in terms.ops and (s.asks or "ask" in terms.ops)
+        return _leave_rest(terms) if asks else None  # not "what is left over of 30 if I take 12?"
+    found = _work_out(text, s, terms, book, last, is_sum=topic == "sum")
     if found or not now:
         return found
     try:
@@ -166,19 +137,41 @@ def calculate(expression: str) -> float:
 Token = tuple[str, Any]
 
 
-def _read_tokens(s: Sentence, words: WordTables) -> tuple[list[Token], bool]:
-    """The parts of a sum in a text, and whether nothing else stands in it."""
+class Terms:
+    """The parts of a sum in the order of a text, and whether nothing else stands in it."""
+
+    def __init__(self, tokens: Sequence[Token], *, is_whole: bool) -> None:
+        self.paid = [value for (_, value), behind in pairwise(tokens) if behind == ("op", "money")]
+        """The numbers that a currency stands behind."""
+        self.tokens = [token for token in tokens if token != ("op", "money")]
+        self.is_whole = is_whole
+        self.kinds = [str(value) if kind == "op" else kind for kind, value in self.tokens]
+        self.ops = {str(value) for kind, value in self.tokens if kind == "op"}
+        self.units = [str(value) for kind, value in self.tokens if kind == "unit"]
+        self.values = [float(value) for kind, value in self.tokens if kind in _KINDS]
+        self.shape = "".join(_KINDS.get(kind, "") for kind, _ in self.tokens)
+
+    def line(self, *without: str) -> str:
+        """The kinds of the parts in a line: "number unit in unit"."""
+        return " ".join(kind for kind in self.kinds if kind not in without)
+
+    @cached_property
+    def asks_each(self) -> bool:
+        """Whether it is asked what each gets, and not said what each costs: "how much each?"."""
+        return ("ask", "each") in {*pairwise(kind for kind in self.kinds if kind != "in")}
+
+
+def _read_terms(s: Sentence, words: WordTables) -> Terms:
     found: list[Token] = []
     i, is_whole = 0, True
     while i < len(s.words):
-        if clock := _CLOCK.fullmatch(s.words[i]) if ":" in s.words[i] else None:
+        if clock := _CLOCK.fullmatch(s.words[i]):
             found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
             i += 1
         elif number := _read_number(s, i, words):
             (kind, value), i = number
-            is_hour = (
-                kind == "number" and i < len(s.words) and s.words[i] in words["oclock"].keys() - words["factors"].keys()
-            )
+            is_hour = kind == "number" and i < len(s.words) and s.words[i] in words["oclock"]
+            is_hour = is_hour and s.words[i] not in words["factors"]
             found.append(("clock", int(value * 60)) if is_hour else (kind, value))
             i += is_hour
         elif (glued := _GLUED.fullmatch(s.words[i])) and glued[2] in words["factors"]:  # "68f"
@@ -190,174 +183,199 @@ def _read_tokens(s: Sentence, words: WordTables) -> tuple[list[Token], bool]:
         elif hit := s.longest(words["factors"], i):
             found.append(("unit", hit[0]))
             i = hit[1]
-        elif hit := s.longest(words["polite"], i) or s.longest(words["plain"], i) or s.longest(words["sum_filler"], i):
-            i = hit[1]
+        elif end := max(s.end_of(words[name], i) for name in ("polite", "plain", "sum_filler")):
+            i = end
         else:
             is_whole = False
             i += 1
-    return found, is_whole
+    return Terms(found, is_whole=is_whole)
 
 
 def _read_number(s: Sentence, i: int, words: WordTables) -> tuple[Token, int] | None:
-    word, numbers = s.words[i], words["numbers"]
+    """A number or a percentage at word `i`, and where it ends."""
     if (share := s.longest(words["sums"], i)) and share[0].startswith("share "):
-        of = s.longest(words["sums"], share[1]) if share[1] < len(s.words) else None
+        of = s.longest(words["sums"], share[1])
         return (("number", float(share[0].split()[1])), share[1]) if of and of[0] == "of" else None  # "half of 90"
+    word, end = s.words[i], i + 1
     if found := re.fullmatch(r"(\d{1,4})/(\d{1,4})", word):
-        return (("number", int(found[1]) / int(found[2])), i + 1) if int(found[2]) else None
-    end = i + 1
+        return (("number", int(found[1]) / int(found[2])), end) if int(found[2]) else None
     while re.fullmatch(r"\d{1,3}", word) and end < len(s.words) and re.fullmatch(r"\d{3}", s.words[end]):
         word, end = word + s.words[end], end + 1  # "1 250"
         if s.raw[s.starts[end - 1] - 1] != " ":
             return None
     plain = word.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", word) else word
     if found := re.fullmatch(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(%)?", plain):
-        value = float(found[1].replace(",", "."))
-        sign = None if found[2] or end >= len(s.words) else s.longest(words["sums"], end)
-        is_percent = bool(found[2] or (sign and sign[0][0] == "%"))
-        end = sign[1] if sign and sign[0] == "%" else end
-        return ("percent" if is_percent else "number", value), end
-    for size in (2, 1):
-        phrase = s.words[i : i + size]
-        if len(phrase) < size or word not in numbers or (isinstance(numbers[word], float) and size == 1):
-            continue
-        value = parse_amount(" ".join(phrase), numbers) if phrase[-1] in numbers else 0.0
-        if value:
-            sign = s.longest(words["sums"], i + size) if i + size < len(s.words) else None
-            is_percent = sign is not None and sign[0] == "%"
-            return ("percent" if is_percent else "number", value), sign[1] if sign and is_percent else i + size
-    return None
+        value, is_percent = float(found[1].replace(",", ".")), found[2] is not None
+    else:
+        value, end = _read_number_words(s.words[i : i + 2], i, words["numbers"])
+        is_percent = False
+    sign = s.longest(words["sums"], end) if value or found else None
+    if sign and sign[0] == "%" and not is_percent:
+        is_percent, end = True, sign[1]
+    return (("percent" if is_percent else "number", value), end) if value or found else None
 
 
-def _name_meaning(words: WordTables) -> Mapping[str, str]:
-    """The first word for each part of a sum."""
-    return {meaning: phrase for phrase, meaning in reversed([*words["sums"].items()])}
+def _read_number_words(said: Sequence[str], i: int, numbers: Mapping[str, Any]) -> tuple[float, int]:
+    """What one or two words at `i` count, and where they end; 0 for nothing, also for "half" alone."""
+    if len(said) > 1 and said[0] in numbers and said[1] in numbers and (value := parse_amount(" ".join(said), numbers)):
+        return value, i + 2
+    number = numbers.get(said[0], 0)
+    return (0.0 if isinstance(number, float) else float(number)), i + 1
 
 
-def _answer_form(tokens: Sequence[Token], words: WordTables, *, is_paid: bool) -> Sum | None:
-    """Answer what is plain whatever stands around it: a discount, a share, a power, an area, from one hour to another."""
-    values = [value for kind, value in tokens if kind in {"number", "percent", "clock"}]
-    ops = {value for kind, value in tokens if kind == "op"}
-    shape = "".join({"number": "n", "percent": "%", "clock": "c"}.get(kind, "") for kind, _ in tokens)
-    if shape == "n" and "root" in ops and values[0] >= 0:
-        return _tell(f"√{values[0]:g}", math.sqrt(values[0]))
-    if len(shape) > 1 and "sum" in ops and {*shape} == {"n"} and ops <= {"sum", "&", "+", "in", "ask"}:
+def _name_meanings(table: Mapping[str, str]) -> Mapping[str, str]:
+    """The first word for each meaning: of a part of a sum, or of a unit."""
+    return {meaning: phrase for phrase, meaning in reversed([*table.items()])}
+
+
+def _work_out(text: str, s: Sentence, terms: Terms, book: SumBook, last: Sum | None, *, is_sum: bool) -> Sum | None:
+    """The sum in a text; `is_sum`: the classifier is sure that it is one."""
+    words = book.words
+    is_sum = is_sum and (s.asks or s.words[0] not in words["tells"])  # not "I sold 20 percent"
+    is_told = terms.kinds[:1] == ["split"] and s.words[0] in words["sums"]
+    asks = terms.is_whole or is_sum or is_told or "ask" in terms.ops or bool(_ASKS.search(text))
+    if bracketed := _BRACKETS.search(_TIMES_SIGN.sub("*", text)):
+        return _evaluate(bracketed[0], bracketed[0]) if asks else None
+    if asks:
+        priced = {word for word, meaning in words["sums"].items() if meaning in {"price", "each"}} | {*words["at"]}
+        prices = (word for before, word in pairwise(s.words) if before in priced)  # "340 litros a 1,42"
+        is_paid = bool(terms.paid) or any(map(_PRICE.fullmatch, prices))
+        if found := _share_out(terms) or _answer_form(terms, words, is_paid=is_paid) or _add_prices(terms):
+            return found
+    is_dated = any(book.times.read_date(s.words[i : i + 8])[1] for i in range(len(s.words)))
+    is_of_days = is_dated or "what" in s.list_values(words["dates"])  # "what day is it in a week"
+    if not is_of_days and (found := _convert(terms, words, last, is_whole=terms.is_whole or is_sum)):
+        return found
+    plain = [token for token in terms.tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
+    if plain[:1] == [("op", "&")]:
+        del plain[0]  # "and divided by 8?"
+    if terms.is_whole:
+        chain = [("op", "+") if token == ("op", "&") else token for token in plain]
+        if found := _calculate(chain, last, words):
+            return found
+    # what stands beside the numbers is passed over, and no number is
+    return _calculate([token for token in plain if token[0] != "unit"], None, words) if is_sum else None
+
+
+# Sums that are plain whatever stands around them.
+
+
+def _answer_form(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | None:
+    """A discount, a share, a power, an area, from one hour to another."""
+    ops, values = terms.ops, terms.values
+    if "sum" in ops <= {"sum", "&", "+", "in", "ask"} and re.fullmatch("nn+", terms.shape):
         return _tell(" + ".join(f"{value:.12g}" for value in values), sum(values))
-    if box := _measure_box(tokens, words):
+    if box := _measure_box(terms, words):
         return box
-    if len(values) != 2:
-        return None
-    one, other = values
-    names = [kind if kind in {"number", "unit"} else str(value) for kind, value in tokens if value != "&"]
-    if (
-        shape == "nn"
-        and " ".join(one for one in names if one != "ask").startswith("number unit per unit number unit")
-        and tokens[3] == tokens[-1 - names[::-1].index("unit")]
-    ):
-        named = next((word for word, unit in words["factors"].items() if ("unit", unit) == tokens[1]), "")
-        return _tell(f"{one:g} × {other:g}", one * other, named)  # "35 ml per litre and a 9 litre can"
-    if shape == "nn" and " ".join(names).removeprefix("- ") == "number from number":
-        return _tell(f"{other:g} - {one:g}", other - one)
-    if shape == "%n" and "off" in ops:
-        return _tell(f"{other:g} - {one:g} %", other * (1 - one / 100))
-    if shape == "%n" and ops - {"ask", "in"} == {"of"}:
-        return _tell(f"{one:g} % {_name_meaning(words)['of']} {other:g}", one / 100 * other)
-    if shape == "cn" and is_paid and "ask" in ops and not ops.isdisjoint({"price", "each"}):
-        return _tell(f"{one // 60}:{one % 60:02} × {other:g}", one / 60 * other)  # "7:30 at 42 euros, how much?"
-    if shape == "cc" and not ops.isdisjoint({"span", "ask"}):
-        begin, end = (f"{clock // 60}:{clock % 60:02}" for clock in values)
-        return Sum(f"{begin} - {end}: {format_duration((other - one) % 1440 * 60.0, exact=True)}")
-    measures = [value for kind, value in tokens if kind == "unit"]
-    is_price = {"price", "ask"} <= ops or "each" in ops or ({"buy", "ask", "in"} <= ops and "&" not in ops)
-    is_price |= "ask" in ops and "number of number" in " ".join(one for one in names if one != "ask")
-    is_price |= is_paid and names == ["number", "unit", "in", "number", "unit", "ask"]  # "7,5 horas a 42 euros la hora"
-    said = " ".join(one for one in names if one != "ask").removeprefix("in ")
-    is_price |= is_paid and re.fullmatch("number unit (in|price|each) number", said) is not None
-    is_price &= not _asks_each(tokens) and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
-    is_price &= 1 not in values  # "an e-mail to say that I come at 18 h"
-    is_single = is_paid and len(measures) == 1 and not measures[0].startswith("time ")
-    is_price &= not measures or is_single or (len(measures) == 2 and len({*measures}) == 1)  # "3 kilos at 2.50 a kilo"
-    is_price |= names[:3] == ["number", "*", "number"] and ops <= {"*", "each", "ask"}  # "27 boxes times 4 beans each"
-    if shape == "nn" and ("multiply" in ops or is_price):
-        return _tell(f"{one:g} × {other:g}", one * other)  # "14 bags at 3.79 each"
-    if shape == "nn" and "power" in ops and other == int(other) and 0 <= other <= _MAX_POWER and abs(one) <= _MAX_BASE:
-        value = int(one) ** int(other) if one == int(one) else one**other
-        return Sum(f"{one:g} {_name_meaning(words)['power']} {other:g} = {value}", float(value))
-    if shape == "nn" and "area" in ops and ("*" in ops or "by" in ops):
-        units = {value for kind, value in tokens if kind == "unit" and value.startswith("length")}
-        squares = {"length 1": " m²", "length 0.01": " cm²", "length 0.3048": " ft²"}
-        found = _tell(f"{one:g} × {other:g}", one * other)
-        square = "".join(squares.get(one, "") for one in units if len(units) == 1)
-        return found and found._replace(text=found.text + square)
+    match terms.shape, values:
+        case "n", [value] if "root" in ops and value >= 0:
+            return _tell(f"√{value:g}", math.sqrt(value))
+        case "%n", [percent, whole] if "off" in ops:
+            return _tell(f"{whole:g} - {percent:g} %", whole * (1 - percent / 100))
+        case "%n", [percent, whole] if ops - {"ask", "in"} == {"of"}:
+            return _tell(f"{percent:g} % {_name_meanings(words['sums'])['of']} {whole:g}", percent / 100 * whole)
+        case "cn", [clock, price] if is_paid and "ask" in ops and ops & {"price", "each"}:
+            return _tell(f"{_name_clock(clock)} × {price:g}", clock / 60 * price)  # "7:30 at 42 euros, how much?"
+        case "cc", [first, last] if ops & {"span", "ask"}:
+            length = format_duration((last - first) % 1440 * 60, exact=True)
+            return Sum(f"{_name_clock(first)} - {_name_clock(last)}: {length}")
+        case "nn", [less, whole] if terms.line().removeprefix("- ") == "number from number":
+            return _tell(f"{whole:g} - {less:g}", whole - less)
+        case "nn", [one, other] if _is_rate(terms):
+            return _tell(f"{one:g} × {other:g}", one * other, _name_meanings(words["factors"])[terms.units[0]])
+        case "nn", [one, other] if "multiply" in ops or _is_price(terms, is_paid=is_paid):
+            return _tell(f"{one:g} × {other:g}", one * other)
+        case "nn", [base, power] if "power" in ops and power in range(_MAX_POWER + 1) and abs(base) <= _MAX_BASE:
+            value = int(base) ** int(power) if base == int(base) else base**power
+            return Sum(f"{base:g} {_name_meanings(words['sums'])['power']} {power:g} = {value}", float(value))
+        case "nn", [one, other] if "area" in ops and ops & {"*", "by"}:
+            lengths = {unit for unit in terms.units if unit.startswith("length")}
+            square = _SQUARES.get(lengths.pop(), "") if len(lengths) == 1 else ""
+            return _tell(f"{one:g} × {other:g}", one * other, square)
     return None
 
 
-def _measure_box(tokens: Sequence[Token], words: WordTables) -> Sum | None:
+def _name_clock(minutes: float) -> str:
+    return f"{int(minutes) // 60}:{int(minutes) % 60:02}"
+
+
+def _is_rate(terms: Terms) -> bool:
+    """Whether so much of one unit is told of another, and how much there is of this: "35 ml per litre and a 9 litre can"."""
+    line = terms.line("ask", "&")
+    return line.startswith("number unit per unit number unit") and terms.units[1] == terms.units[-1]
+
+
+def _is_price(terms: Terms, *, is_paid: bool) -> bool:
+    """Whether it is told how many, and what one costs: "14 bags at 3.79 each", "27 boxes times 4 beans each"."""
+    ops, units, line = terms.ops, terms.units, terms.line("ask", "&").removeprefix("in ")
+    if line.startswith("number * number") and ops <= {"*", "each", "ask"}:
+        return True
+    is_bought = {"buy", "ask", "in"} <= ops and "&" not in ops
+    is_told = is_bought or {"price", "ask"} <= ops or "each" in ops or ("ask" in ops and "number of number" in line)
+    is_told |= is_paid and _PRICED.fullmatch(line) is not None
+    is_one_unit = is_paid and len(units) == 1 and not units[0].startswith("time ")
+    fits = not units or is_one_unit or (len(units) == 2 and units[0] == units[1])  # "3 kilos at 2.50 a kilo"
+    is_else = terms.asks_each or 1 in terms.values  # "an e-mail to say that I come at 18 h"
+    return is_told and fits and not is_else and ops <= {"buy", "price", "ask", "in", "&", "each", "of"}
+
+
+def _measure_box(terms: Terms, words: WordTables) -> Sum | None:
     """What a box holds by its sides: "how many litres are in a tank of 1.2 m by 0.8 m by 0.35 m?"."""
-    kinds = "".join(
-        "l" if kind == "unit" and str(value).startswith("length ") else "x" if value in _BY else kind[0]
-        for kind, value in tokens
+    marks = {"*": "by", "by": "by", "among": "by"} | {unit: unit.split()[0] for unit in terms.units}
+    line = "".join(
+        f"{marks.get(str(value if kind in {'op', 'unit'} else kind), kind)} " for kind, value in terms.tokens
     )
-    volumes = {str(value) for kind, value in tokens if kind == "unit" and str(value).startswith("volume ")}
-    found = _SIDES.search(kinds)
+    found, volumes = _SIDES.search(line), {unit for unit in terms.units if unit.startswith("volume ")}
     if not found or len(volumes) != 1:
         return None
-    (volume,), within = volumes, tokens[found.start() : found.end()]
+    begin = line[: found.start()].count(" ")
+    within = terms.tokens[begin : begin + found[0].count(" ")]
     sides = [float(value) for kind, value in within if kind == "number"]
     lengths = {str(value) for kind, value in within if kind == "unit"}
     if len(lengths) != 1:
         return None
-    (length,) = lengths
-    length_name, volume_name = (
-        next(word for word, unit in words["factors"].items() if unit == one) for one in (length, volume)
-    )
+    (length,), (volume,), names = lengths, volumes, _name_meanings(words["factors"])
     litres = 1000 * math.prod(side * float(length.split()[1]) for side in sides)
-    shown = " × ".join(f"{side:g}" for side in sides)
-    return _tell(f"{shown} {length_name}", litres / float(volume.split()[1]), volume_name)
+    shown = f"{' × '.join(f'{side:g}' for side in sides)} {names[length]}"
+    return _tell(shown, litres / float(volume.split()[1]), names[volume])
 
 
-def _asks_each(tokens: Sequence[Token]) -> bool:
-    """Whether it is asked what each gets, and not said what each costs: "how much each?"."""
-    return (("op", "ask"), ("op", "each")) in {*pairwise(token for token in tokens if token != ("op", "in"))}
-
-
-def _share_out(tokens: Sequence[Token], paid: Sequence[Token]) -> Sum | None:
+def _share_out(terms: Terms) -> Sum | None:
     """What each gets: "47 euros split in three", "we are 5 and share 82", "60 euros and 4 of us, how much each?"."""
+    tokens = terms.tokens
     numbers = [i for i, (kind, value) in enumerate(tokens) if kind == "number" and value != 1]  # not "a bill of 60"
-    if len(numbers) != 2 or any(kind in {"percent", "clock"} for kind, _ in tokens):
+    if len(numbers) != 2 or {"percent", "clock"}.intersection(terms.kinds):
+        return None
+    split = terms.kinds.index("split") if "split" in terms.ops else None
+    if split is None and not terms.asks_each:
         return None
     i, j = numbers
-    split = tokens.index(("op", "split")) if ("op", "split") in tokens else None
-    asks_each = _asks_each(tokens)
     whole, by = float(tokens[i][1]), float(tokens[j][1])
-    between = {value for kind, value in tokens[i + 1 : j] if kind == "op"}
-    if split is None and not asks_each:
+    if len(terms.paid) == 1 and "ask" in terms.ops:
+        whole, by = (whole, by) if terms.paid[0] == whole else (by, whole)
+    elif split is None or not ("ask" in terms.ops or _DIVIDES.intersection(terms.kinds[i + 1 : j])):
         return None
-    if len(paid) == 1 and ("op", "ask") in tokens:
-        whole, by = (whole, by) if paid[0] == tokens[i] else (by, whole)
-    elif split is None or not (between & _DIVIDES or ("op", "ask") in tokens):
-        return None
-    elif i < split < j and tokens[j - 1][1] not in _DIVIDES:
+    elif i < split < j and terms.kinds[j - 1] not in _DIVIDES:
         whole, by = by, whole
     return _tell(f"{whole:g} / {by:g}", whole / by) if by > 0 else None
 
 
-def _leave_rest(tokens: Sequence[Token]) -> Sum | None:
+def _leave_rest(terms: Terms) -> Sum | None:
     """What is left over where each gets as many: "if I split 28 into teams of 5, how many are left over?"."""
-    values = [value for kind, value in tokens if kind not in {"op", "unit"}]
-    if len(values) != 2 or any(value < 1 or value % 1 for value in values) or {"percent", "clock"} & {*dict(tokens)}:
+    if terms.shape != "nn" or any(value < 1 or value % 1 for value in terms.values):
         return None
-    whole, by = map(int, values)
+    whole, by = map(int, terms.values)
     return Sum(f"{whole} = {whole // by} × {by} + {whole % by}", float(whole % by))
 
 
-def _add_prices(tokens: Sequence[Token]) -> Sum | None:
+def _add_prices(terms: Terms) -> Sum | None:
     """What several things cost, so many of each: "4 at 6.90 and 2 at 3, how much?"."""
-    ops = {value for kind, value in tokens if kind == "op"}
-    marks = {"number": "n", "unit": "u", "each": "e", "ask": "q"}
-    told = "".join(marks.get(value if kind == "op" else kind, "" if kind == "op" else "?") for kind, value in tokens)
-    values = [float(value) for kind, value in tokens if kind == "number"]
-    if "ask" not in ops or ops - {"each", "ask", "in", "&", "of", "price", "buy"} or not _PRICES.fullmatch(told):
+    passed, values = {"in", "&", "of", "price", "buy"}, terms.values
+    if (
+        "ask" not in terms.ops
+        or terms.ops - {"each", "ask", *passed}
+        or not _PRICES.fullmatch(f"{terms.line(*passed)} ")
+    ):
         return None
     parts = [*zip(values[::2], values[1::2], strict=True)]
     return _tell(" + ".join(f"{n:g} × {one:g}" for n, one in parts), sum(n * one for n, one in parts))
@@ -365,20 +383,18 @@ def _add_prices(tokens: Sequence[Token]) -> Sum | None:
 
 def _calculate(tokens: Sequence[Token], last: Sum | None, words: WordTables) -> Sum | None:
     """A chain of + - * /, which may go on with the answer before."""
-    if not any(kind == "op" for kind, _ in tokens):
-        return None
-    if tokens[0][0] == "op" and tokens[0][1] in _SIGNS and last and last.value is not None:
+    if last and last.value is not None and tokens and tokens[0][0] == "op" and tokens[0][1] in _SIGNS:
         tokens = [("number", last.value), *tokens]
-    if tokens[-1] == ("op", "of") and last and last.value is not None:  # "half of that"
+    if last and last.value is not None and tokens and tokens[-1] == ("op", "of"):  # "half of that"
         tokens = [*tokens, ("number", last.value)]
     shape = "".join({"number": "n", "percent": "%", "op": "o"}.get(kind, "?") for kind, _ in tokens)
     values = [value for _, value in tokens]
     if shape in {"non", "%on"} and values[1] == "of":
-        meanings = _name_meaning(words)
+        meanings = _name_meanings(words["sums"])
         share = meanings.get(f"share {values[0]!r}") if shape == "non" else f"{values[0]:g} %"
         value = values[0] * values[2] / (1 if shape == "non" else 100)
         return _tell(f"{share} {meanings['of']} {values[2]:g}", value) if share else None
-    if not re.fullmatch(r"n(o[n%])+", shape) or any(op not in _SIGNS for op in values[1::2]):
+    if not re.fullmatch(r"n(o[n%])+", shape) or not _SIGNS.issuperset(values[1::2]):
         return None
     expression = shown = f"{values[0]:.12g}"
     for op, (kind, value) in zip(values[1::2], tokens[2::2], strict=True):
@@ -402,37 +418,28 @@ def _tell(shown: str, value: float, unit: str = "") -> Sum | None:
 
 
 def _format_number(value: float) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.{4 if abs(value) < 1 else 2}f}".rstrip("0").rstrip(".")
 
 
 _FOOT, _INCH = "length 0.3048", "length 0.0254"
 
 
-def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is_whole: bool) -> Sum | None:
+def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: bool) -> Sum | None:
     """A number of one unit in another; a number alone counts 1, as in "minutes in a week"."""
-    units = [str(value) for kind, value in tokens if kind == "unit"]
-    numbers = [float(value) for kind, value in tokens if kind == "number"]
-    kinds = [value if kind == "op" else kind for kind, value in tokens]
-    if len(numbers) == 2 and len(units) in {2, 3} and "".join(kind[0] for kind, _ in tokens[:3]) == "nun":
-        inner = units[1] if len(units) == 3 and kinds[3:4] == ["unit"] else {_FOOT: _INCH}.get(units[0], "")
-        if inner and units[0] != inner and inner.split()[0] == units[0].split()[0]:  # "5 feet 10"
-            ratio = float(inner.split()[1]) / float(units[0].split()[1])
-            numbers, units = [numbers[0] + numbers[1] * ratio], [units[0], units[-1]]
-            kinds = ["number", "unit", "in", "unit"]
-    if not {"percent", "clock", "-", "*", "/", "+"}.isdisjoint(kinds) or len(numbers) > 1 or (numbers and "&" in kinds):
+    amounts, units, kinds = _join_lengths(terms)
+    if len(amounts) > 1 or {"percent", "clock", *_SIGNS}.intersection(kinds) or (amounts and "&" in kinds):
         return None
-    at = {kind: n for n, kind in reversed([*enumerate(kinds)])}
     pairs = {*pairwise(kinds)}
     if "ask" not in kinds and pairs >= {("unit", "of"), ("of", "unit")}:
         return None  # "what day of the week is the 24th"
-    if not is_whole and (not numbers or pairs.isdisjoint({("in", "unit"), ("ask", "unit")})):
+    if not is_whole and (not amounts or pairs.isdisjoint({("in", "unit"), ("ask", "unit")})):
         return None  # the other words may mean anything
-    if len(units) == 1 and last and last.unit and not numbers:
+    if len(units) == 1 and last and last.unit and not amounts:
         amount, source, target = last.value or 0.0, last.unit, units[0]
     elif len(units) == 2:
-        asked_first = at.get("number", len(kinds)) > at["unit"]
-        source, target = (units[1], units[0]) if asked_first else units
-        amount = numbers[0] if numbers else 1.0
+        is_asked_first = "number" not in kinds or kinds.index("unit") < kinds.index("number")
+        source, target = reversed(units) if is_asked_first else units
+        amount = amounts[0] if amounts else 1.0
     else:
         return None
     (what, factor, *zero), (other, into, *other_zero) = (unit.split() for unit in (source, target))
@@ -440,23 +447,32 @@ def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is
         return None
     base = amount * float(factor) + float(zero[0] if zero else 0)
     value = (base - float(other_zero[0] if other_zero else 0)) / float(into)
-    names = {meaning: name for name, meaning in reversed([*words["factors"].items()])}
-    single = [name for name, meaning in words["factors"].items() if meaning == source and name[-1:] != "s"]
-    single = [name for name in single if name[:-1] not in single]  # "wochen" of "woche"
-    named = max(single, key=len, default=names[source]) if amount == 1 else names[source]
-    named, into_named = (
-        next(
-            (
-                one
-                for one in (f"{name}s", f"{name}es", f"{name}e", f"{name}n")
-                if number != 1 and one in words["factors"]
-            ),
-            name,
-        )
-        for name, number in ((named, amount), (names[target], value))
+    shown = " = ".join(
+        f"{_format_number(number)} {_name_unit(words['factors'], unit, number)}"
+        for unit, number in ((source, amount), (target, value))
     )
-    shown = f"{_format_number(amount)} {named} = {_format_number(value)} {into_named}"
     return Sum(shown, amount, source)
+
+
+def _join_lengths(terms: Terms) -> tuple[list[float], list[str], list[str]]:
+    """The numbers, units and kinds of parts; "5 feet 10" and "3 pieds 4 pouces" as one number."""
+    numbers = [value for value, shape in zip(terms.values, terms.shape, strict=True) if shape == "n"]
+    units, kinds = terms.units, terms.kinds
+    if len(numbers) == 2 and len(units) in {2, 3} and kinds[:3] == ["number", "unit", "number"]:
+        inner = units[1] if len(units) == 3 and kinds[3:4] == ["unit"] else {_FOOT: _INCH}.get(units[0], "")
+        if inner and units[0] != inner and inner.split()[0] == units[0].split()[0]:
+            ratio = float(inner.split()[1]) / float(units[0].split()[1])
+            return [numbers[0] + numbers[1] * ratio], [units[0], units[-1]], ["number", "unit", "in", "unit"]
+    return numbers, units, kinds
+
+
+def _name_unit(factors: Mapping[str, str], unit: str, amount: float) -> str:
+    """The word for a unit, of one or of several."""
+    name = _name_meanings(factors)[unit]
+    if amount != 1:
+        return next((one for ending in ("s", "es", "e", "n") if (one := name + ending) in factors), name)
+    single = [word for word, meaning in factors.items() if meaning == unit and word[-1:] != "s"]
+    return max((word for word in single if word[:-1] not in single), key=len, default=name)  # "wochen" of "woche"
 
 
 # Days.
@@ -464,6 +480,8 @@ def _convert(tokens: Sequence[Token], words: WordTables, last: Sum | None, *, is
 _FEAST = pattern(r"(easter|advent)([+-]\d+)?")
 _ENDS = frozenset({"week", "month", "year"})
 _DAYS_OF_WEEK = {"weekend": {5, 6}, "weekday": {0, 1, 2, 3, 4}, **{day: {n} for n, day in enumerate(WEEKDAYS)}}
+_BESIDE_DAY = ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
+_BESIDE_CLOCK = ("sum_filler", "plain", "polite", "ignore")
 
 
 def _compute_easter(year: int) -> date:
@@ -483,60 +501,64 @@ def _compute_fourth_advent(year: int) -> date:
 
 def _place(told: str, now: datetime, said: Collection[str]) -> date | None:
     """The day told as "25 december", "14", "easter-2", "+1" or "month" (its last), after now, of the past before it."""
-    today = now.date()
+    today, is_past = now.date(), "past" in said
     if told in _ENDS:
         first = (today.replace(day=28) + timedelta(days=4)).replace(day=1)
         ends = {"week": today + timedelta(days=6 - today.weekday()), "year": today.replace(month=12, day=31)}
         return ends.get(told, first - timedelta(days=1))
     if told[0] in "+-":
         return today + timedelta(days=int(told))
-    is_past = "past" in said
     if told in WEEKDAYS:
         apart = WEEKDAYS.index(told) - today.weekday()
-        return today - timedelta(days=-apart % 7 or 7) if is_past else today + timedelta(days=apart % 7 or 7)
-    years = [int(one) for one in told.split() if len(one) == 4 and one.isdecimal()]
-    years = years or [today.year + 1] * ("next" in said) or [today.year] * ("this" in said)
-    moved = _FEAST.fullmatch(told)
-    for n in range(100):  # months, or years where a month is said
-        number, *names = told.split()
-        by_month = not moved and (not names or names[0] not in MONTHS)
-        index = 12 * today.year + today.month - 1 + (-n if is_past else n) * (1 if by_month else 12)
-        year = years[0] if years else index // 12
-        month = index % 12 + 1 if by_month else 0 if moved else MONTHS.index(names[0]) + 1
-        try:
-            compute_feast = _compute_easter if told.startswith("easter") else _compute_fourth_advent
-            day = compute_feast(year) if moved else date(year, month, int(number))
-            day += timedelta(days=int(moved[2] or 0) if moved else 0)
-        except ValueError:
-            continue
-        if years or (day <= today if is_past else day >= today):
+        return today + timedelta(days=-(-apart % 7 or 7) if is_past else apart % 7 or 7)
+    year_said = next((int(one) for one in told.split() if len(one) == 4 and one.isdecimal()), 0)
+    year_said = year_said or ("next" in said and today.year + 1) or ("this" in said and today.year)
+    for day in _iter_days(told, year_said, today, -1 if is_past else 1):
+        if year_said or (day <= today if is_past else day >= today):
             return day
     return None
 
 
+def _iter_days(told: str, year_said: int, today: date, step: int) -> Iterator[date]:
+    """The days of that name, of a year or of each, a month for "14", from now on or back."""
+    feast, (number, *names) = _FEAST.fullmatch(told), told.split()
+    is_monthly = not feast and (not names or names[0] not in MONTHS)
+    for n in range(100):
+        year, month = divmod(12 * today.year + today.month - 1 + n * step * (1 if is_monthly else 12), 12)
+        year = year_said or year
+        with suppress(ValueError):  # the 31st of each month
+            if feast:
+                compute_feast = _compute_easter if feast[1] == "easter" else _compute_fourth_advent
+                yield compute_feast(year) + timedelta(days=int(feast[2] or 0))
+            else:
+                yield date(year, month + 1 if is_monthly else MONTHS.index(names[0]) + 1, int(number))
+
+
 def _answer_clock(s: Sentence, book: SumBook, now: datetime) -> Sum | None:
     """How long it is until a time of day ("how long till 7"), or what time it is "in 3 hours"; None where it asks more."""
-    words, begin, i, ahead = book.words, 0, 0, 0.0
+    words, asked, i, ahead = book.words, "", 0, 0.0
     while i < len(s.words):
         hit = s.longest(words["dates"], i)
         if hit and hit[0] in {"long", "clock"}:
-            begin = i = hit[1]
-            ahead = ahead if hit[0] == "long" else -1.0
-        elif ahead and (
-            span := next((one for one in book.times.once(s.words[i:], "") if "at_seconds" in one[0]), None)
-        ):
-            ahead, i = span[0]["at_seconds"], i + span[1]
-        elif begin and (until := s.longest(words["until"], i)) and until[1] < len(s.words):
-            at = [] if s.longest(words["at"], until[1]) else next(iter(words["at"])).split()
-            for value, count in book.times.once([*at, *s.words[until[1] :]], ""):
-                if "at" in value and count == len(at) + len(s.words) - until[1]:
-                    return _tell_until(value["at"], now)
-            return None
-        elif hit := next(filter(None, (s.longest(words[name], i) for name in _BESIDE_CLOCK)), None):
-            i = hit[1]
+            asked, i = hit
+        elif asked == "clock" and (span := _read_ahead(book.times, s.words[i:])):
+            ahead, i = span[0], i + span[1]
+        elif asked and (until := s.end_of(words["until"], i)):
+            at = [] if s.end_of(words["at"], until) else next(iter(words["at"])).split()
+            rest = [*at, *s.words[until:]]
+            clocks = (value["at"] for value, count in book.times.once(rest, "") if "at" in value and count == len(rest))
+            clock = next(clocks, "")
+            return _tell_until(clock, now) if clock else None
+        elif end := max(s.end_of(words[name], i) for name in _BESIDE_CLOCK):
+            i = end
         else:
             return None
     return _tell_until(f"{now + timedelta(seconds=ahead):%Y-%m-%d %H:%M}", now, is_clock=True) if ahead > 0 else None
+
+
+def _read_ahead(times: TimeReader, near: Sequence[str]) -> tuple[float, int] | None:
+    """The seconds of "in 3 hours", and how many words say so."""
+    return next(((one["at_seconds"], count) for one, count in times.once(near, "") if "at_seconds" in one), None)
 
 
 def _tell_until(at: str, now: datetime, *, is_clock: bool = False) -> Sum | None:
@@ -549,118 +571,150 @@ def _tell_until(at: str, now: datetime, *, is_clock: bool = False) -> Sum | None
     return Sum(f"{told} ({length})" if is_clock else f"{length} ({told})")
 
 
-def _read_days(
-    s: Sentence, words: WordTables, times: TimeReader, now: datetime
-) -> tuple[list[date], list[str], set[str]]:
-    """The days that a text names by date, those of a week, and what else it says: "count", "weeks", "what", "past"; "range"
-    where so much stands around "this week" that it is no day.
-    """
-    told, weekdays, said, i, left = list[str](), list[str](), set[str](), 0, 0
-    lengths, feasts = list[str](), list[str]()
-    while i < len(s.words):
-        near = s.words[i : i + 8]
-        named, size = times.read_date(near)
-        if not size and near[0] in words["on"] and near[1:] and near[1].isdecimal():  # "qué día es el 24"
-            named, size = times.read_date([near[0], "dia", *near[1:]])
+class _DayReader:
+    """The days that a text names, and what else it says."""
+
+    def __init__(self, s: Sentence, book: SumBook, now: datetime) -> None:
+        self._s, self._words, self._times, self._now = s, book.words, book.times, now
+        self.weekdays: list[str] = []
+        self.said: set[str] = set()
+        """What is asked ("count", "weeks", "what"), of which days ("past", "next"), and "more" where it says more; "range"
+        where so much stands around "this week" that it is no day."""
+        self._dates: list[str] = []
+        self._feasts: list[str] = []
+        self._lengths: list[str] = []
+        self.is_of_days, left, i = True, 0, 0
+        readings = (self._read_date, self._read_ago, self._read_length, self._read_word, self._read_day)
+        while i < len(s.words):
+            end = next(filter(None, (read(i) for read in readings)), 0)
+            if not end and s.words[i][0].isdigit():
+                self.is_of_days = False  # of something else
+                return
+            if not end and not any(s.longest(self._words[name], i) for name in _BESIDE_DAY):
+                self.said.add("more")
+                left += 1
+            i = end or i + 1
+        if left > 1 and not self._dates and _ENDS.issuperset(self._feasts):
+            self.said.add("range")  # "was it colder this week than at the weekend?"
+        if "when" in self.said and not self._feasts:
+            self.said.add("more")
+        is_of_year = "this" in self.said and not ("what" in self.said or s.holds(self._words["until"]))
+        if is_of_year and not (self._dates or self._feasts or self._lengths or self.weekdays):
+            self._feasts = ["year"]
+
+    def list_days(self) -> list[date]:
+        """The days that are named by a date, or by what lies between; none where one is none."""
+        dates = self._dates or self._feasts  # "the holidays, on 13 May"
+        found = [_place(one, self._now, self.said) for one in dates or self._lengths]
+        if "what" in self.said and self._lengths and len(dates) + len(self._lengths) > 1 and len(dates) < 2:
+            apart = timedelta(days=sum(map(int, self._lengths)))  # "two weeks from tomorrow", "a week before christmas"
+            first = found[0] if dates else self._now.date()
+            is_back = dates and self._s.holds(self._words["back"])
+            found = [first and first + (-apart if is_back else apart)]
+        days = [day for day in found if day]
+        return days if len(days) == len(found) else []
+
+    def _read_date(self, i: int) -> int:
+        near = self._s.words[i : i + 8]
+        named, size = self._times.read_date(near)
+        if not size and near[0] in self._words["on"] and near[1:] and near[1].isdecimal():  # "qué día es el 24"
+            named, size = self._times.read_date([near[0], "dia", *near[1:]])
             size -= size > 0
-        hit = s.longest(words["dates"], i)
-        day = s.longest(words["days"], i)
-        ago = next(((value, count) for value, count in times.past(near) if value.endswith(" ago")), None)
-        begin = None
-        with suppress(ValueError):  # "0 days ago"
-            begin = parse_range(ago[0], now).begin if ago else None
-        lengths_ahead = ((one["at_seconds"], count) for one, count in times.once(near, "") if "at_seconds" in one)
-        ahead = next(lengths_ahead, None)
-        is_later = (s.longest(words["dates"], i + 1) or ("?", 0))[0][0] in "+-"  # "the day after tomorrow"
-        if size and not (hit and hit[1] - i > size):
-            told, i = [*told, named], i + size
-        elif ago and begin:
-            lengths, i = [*lengths, f"{(begin.date() - now.date()).days:+}"], i + ago[1]
-            said.add("past")
-        elif ahead and ahead[0] % _DAY_S == 0 and ahead[1] > 1 and not is_later:
-            lengths, i = [*lengths, f"{int(ahead[0] // _DAY_S):+}"], i + ahead[1]
-        elif hit and hit[0][:1].isalpha() and hit[0] not in _ENDS and not _FEAST.fullmatch(hit[0]):
-            said, i = said.union(hit[0].split()), hit[1]
-        elif hit:
-            (lengths if hit[0][0] == "+" else feasts).append(hit[0])
-            i = hit[1]
-        elif day and (name := day[0].removeprefix("next ")) in WEEKDAYS:
-            weekdays, said, i = [*weekdays, name], said | {*day[0].split()} - {name}, day[1]
-        elif day:
-            lengths, i = [*lengths, "+1" if day[0] == "tomorrow" else "+0"], day[1]
-        elif s.words[i][0].isdigit():
-            return [], [], set()  # of something else
-        else:
-            beside = ("filler", "polite", "ignore", "tail", "lead", "sum_filler")
-            is_beside = any(s.longest(words[name], i) for name in beside)
-            said, left = (said, left) if is_beside else (said | {"more"}, left + 1)
-            i += 1
-    if left > 1 and not told and _ENDS.issuperset(feasts):  # "was it colder this week than at the weekend?"
-        said.add("range")
-    if "when" in said and not feasts:
-        said.add("more")
-    is_of_year = "this" in said and not ("what" in said or s.holds(words["until"]))  # of a feast that is not known
-    if is_of_year and not (told or feasts or lengths or weekdays):
-        feasts = ["year"]
-    dates = told or feasts
-    found = [_place(one, now, said) for one in dates or lengths]  # "the holidays, on 13 May"
-    if "what" in said and lengths and len(dates) + len(lengths) > 1 and len(dates) < 2:
-        apart = timedelta(days=sum(map(int, lengths)))  # "two weeks from tomorrow", "a week before christmas"
-        first = found[0] if dates else now.date()
-        found = [first and first + (-apart if dates and s.holds(words["back"]) else apart)]
-    return ([day for day in found if day] if all(found) else []), weekdays, said
+        if not size or self._s.end_of(self._words["dates"], i) > i + size:
+            return 0
+        self._dates.append(named)
+        return i + size
+
+    def _read_ago(self, i: int) -> int:
+        for value, count in self._times.past(self._s.words[i : i + 8]):
+            if value.endswith(" ago"):
+                with suppress(ValueError):  # "0 days ago"
+                    begin = parse_range(value, self._now).begin
+                    self._lengths.append(f"{(begin.date() - self._now.date()).days:+}")
+                    self.said.add("past")
+                    return i + count
+        return 0
+
+    def _read_length(self, i: int) -> int:
+        seconds, count = _read_ahead(self._times, self._s.words[i : i + 8]) or (0.0, 0)
+        behind = self._s.longest(self._words["dates"], i + 1)
+        is_later = behind is not None and behind[0][0] in "+-"  # "the day after tomorrow"
+        if seconds % _DAY_S or count < 2 or is_later:
+            return 0
+        self._lengths.append(f"{int(seconds // _DAY_S):+}")
+        return i + count
+
+    def _read_word(self, i: int) -> int:
+        """What is asked, and holidays, ends and lengths that have a name."""
+        told, end = self._s.longest(self._words["dates"], i) or ("", 0)
+        if told[:1].isalpha() and told not in _ENDS and not _FEAST.fullmatch(told):
+            self.said.update(told.split())
+        elif told:
+            (self._lengths if told[0] == "+" else self._feasts).append(told)
+        return end
+
+    def _read_day(self, i: int) -> int:
+        """A day of the week, "tomorrow" and "today"."""
+        told, end = self._s.longest(self._words["days"], i) or ("", 0)
+        *more, name = told.split() or [""]
+        if name in WEEKDAYS and more in ([], ["next"]):
+            self.weekdays.append(name)
+            self.said.update(more)
+        elif end:
+            self._lengths.append("+1" if told == "tomorrow" else "+0")
+        return end
 
 
 def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> Sum | None:
     """What date a day is, and how long it is until then or has been since, by whatever words it is asked."""
     s, say, today = Sentence(text, book.words), book.say, now.date()
-    days, weekdays, said = _read_days(s, book.words, book.times, now)
+    read = _DayReader(s, book, now)
+    if not read.is_of_days:
+        return None
+    days, weekdays, said = read.list_days(), read.weekdays, read.said
     trusts = book.find_topic(text) == "calendar"
     is_question = s.asks or not book.words["questions"].keys().isdisjoint(s.words[:1])
     asks = not said.isdisjoint({"count", "weeks", "what", "number", "weekend", "weekday"})
-    asks |= "long" in said and bool(days or last)
-    asks |= "when" in said and "more" not in said  # "when is easter?"
-    if not (trusts or asks or (days and weekdays and is_question)):
+    asks_more = ("long" in said and (days or last)) or ("when" in said and "more" not in said)  # "when is easter?"
+    if not (trusts or asks or asks_more or (days and weekdays and is_question)):
         return None
     if "number" in said:
         year, week, _ = (days[0] if days else today).isocalendar()
         return Sum(fill_fields(say["week_number"], {"week": week, "year": year}))
     asked = [*weekdays, *(said & {"weekend", "weekday"})]
+    is_named = len(asked) > 1 and not trusts
     if not days and len(weekdays) == 1 and ("what" in said or trusts):
         days, asked = [day for day in [_place(weekdays[0], now, said)] if day], []
-    if (
-        not days and asked and (trusts or (is_question and "more" not in said))
-    ):  # not "is there a market at the weekend?"
-        days = [today]
+    if not days and asked and (trusts or (is_question and "more" not in said)):
+        days = [today]  # not "is there a market at the weekend?"
     if not days and last and said & {"count", "weeks", "what", "long"}:
         days = [last]
-    if not 0 < len(days) <= 2 or (
-        len(days) == 1 and len(said & {"weekend", "weekday"}) + len(weekdays) > 1 and not trusts
-    ):
-        return None
     if len(days) == 2:
-        first, other = days
-        if first > other:
-            first = first.replace(year=first.year - 1, day=min(first.day, 28 if first.month == 2 else 31))
-        length = _name_length((other - first).days, say, weeks="weeks" in said)
-        return Sum(fill_fields(say["between_dates"], {"days": length, "first": first, "other": other}))
+        return _tell_between(days[0], days[1], say, weeks="weeks" in said)
+    if len(days) != 1 or is_named:
+        return None
     (day,) = days
     if "what" in said and len(weekdays) == 1 and day > today and (day - today).days % 7 == 0:  # "monday in two weeks"
         day, asked = day + timedelta(days=(WEEKDAYS.index(weekdays[0]) - day.weekday()) % 7), []
-    weekday = WEEKDAYS[day.weekday()].capitalize()
-    if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
-        if "range" in said:
-            return None
-        holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]
-        told = fill_fields(say["is_day"], {"date": day, "weekday": weekday})
-        return Sum(f"{say['yes' if holds else 'no']} {told}", day=day)
+    told = {"date": day, "weekday": WEEKDAYS[day.weekday()].capitalize()}
     counts = not said.isdisjoint({"count", "weeks", "long"})
+    if len(asked) == 1 and said.isdisjoint({"count", "weeks", "what"}):
+        holds = day.weekday() in _DAYS_OF_WEEK[asked[0]]
+        answer = f"{say['yes' if holds else 'no']} {fill_fields(say['is_day'], told)}"
+        return Sum(answer, day=day) if "range" not in said else None
     if day == today:
         return None  # the clock tells it
     if day < today and not counts:
-        return Sum(f"{weekday} {day}", day=day)
+        return Sum(f"{told['weekday']} {day}", day=day)
     length = _name_length(abs((day - today).days), say, weeks="weeks" in said)
-    return Sum(f"{length}: {fill_fields(say['is_day'], {'date': day, 'weekday': weekday})}", day=day)
+    return Sum(f"{length}: {fill_fields(say['is_day'], told)}", day=day)
+
+
+def _tell_between(first: date, other: date, say: Mapping[str, str], *, weeks: bool) -> Sum:
+    if first > other:
+        first = first.replace(year=first.year - 1, day=min(first.day, 28 if first.month == 2 else 31))
+    length = _name_length((other - first).days, say, weeks=weeks)
+    return Sum(fill_fields(say["between_dates"], {"days": length, "first": first, "other": other}))
 
 
 def _name_length(days: int, say: Mapping[str, str], *, weeks: bool) -> str:
