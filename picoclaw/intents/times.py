@@ -296,40 +296,47 @@ class TimeReader:
         start = day.end() if day else 0
         part = self._skip("parts", tail, start)  # "this evening from 6 to 10"
         spans = self._skip("span_begins", tail, part or start)
-        begin = spans or start
-        half = self._get_half(tail[start:part].strip()) if part and spans else ""
         is_begun = spans or day or bare or self._skip("at", tail)
-        first, stop = self._bare_clock(tail[begin:], begun=spans > 0) if is_begun or tail[:1].isdigit() else ({}, 0)
-        until = self._skip("span_ends", tail, begin + stop) if first else 0
-        joint = tail[begin + stop : until].strip() if until and not spans else ""
-        if joint in self._words["splits"] or (joint in self._words["at"] and self._skip("at", tail, start)):
-            return none  # "at 6 and 9" are two times, and "a las 6, a las 9"
-        behind = self._another.search(tail, until) if until and bare else None  # "from 5 to 9 pm monday to friday"
-        last, more = (
-            self._bare_clock(tail[until : behind.start() if behind else None], begun=spans > 0) if until else ({}, 0)
-        )
-        if not last or self._length_word.match(tail, until + more):
+        found = self._two_clocks(tail, start, spans, bare=bare) if is_begun or tail[:1].isdigit() else None
+        if not found:
             return none
-        (early, _, one), (late_day, _, other) = (said["at"].rpartition(" ") for said in (first, last))
+        first, last, begins, ends, end = found
+        (early, _, one), (late_day, _, other) = first.rpartition(" "), last.rpartition(" ")
+        later = None if day or early or bare else self._day.match(tail, end)
+        if not (is_begun or later) or not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other):
+            return none
+        if late_day and (day or early):
+            return none
         if one < "12:00" and other == "00:00" and "12" in near:
             other = "12:00"  # "between 8 and 12 this morning"
-        if one == "12:00" or self._get_half(tail[until:][:more]) == "pm":
-            late = self.put_past_noon(one, tail[begin:][:stop]), self.put_past_noon(other, tail[until:][:more])
+        if one == "12:00" or self._get_half(ends) == "pm":
+            late = self.put_past_noon(one, begins), self.put_past_noon(other, ends)
             one, other = late if late[0] < late[1] else (one, other)  # "between 1 and 3 pm"
-        if not _CLOCK.fullmatch(one) or not _CLOCK.fullmatch(other) or (late_day and (day or early)):
-            return none
+        half = self._get_half(tail[start:part].strip()) if part and spans else ""
         if half in {"pm", "night"}:
-            one = add_half_day(one)
-            # "from 10 to 2" ends at night
-            other = max(other, add_half_day(other)) if add_half_day(other) > one else other
-        later = None if day or early or bare else self._day.match(tail, until + more)
+            one, late_end = add_half_day(one), add_half_day(other)
+            other = max(other, late_end) if late_end > one else other  # "from 10 to 2" ends at night
         said = day or later
-        if not (is_begun or later):
-            return none
         named = self._words["days"][said["day"]] if said else early or late_day
         if ahead and not half:
-            one, other = self._put_ahead(one, other, tail[begin:][:stop], tail[until:][:more], is_day=named != "")
-        return named, one, other, _count_words(tail, later.end() if later else until + more)
+            one, other = self._put_ahead(one, other, begins, ends, is_day=named != "")
+        return named, one, other, _count_words(tail, later.end() if later else end)
+
+    def _two_clocks(self, tail: str, start: int, spans: int, *, bare: bool) -> tuple[str, str, str, str, int] | None:
+        """Two times of day behind a "from" that ends at `spans`, or at `start`, how they are said, and where they end."""
+        begin = spans or start
+        first, stop = self._bare_clock(tail[begin:], begun=spans > 0)
+        until = self._skip("span_ends", tail, begin + stop) if first else 0
+        joint = tail[begin + stop : until].strip() if not spans else ""
+        if joint in self._words["splits"] or (joint in self._words["at"] and self._skip("at", tail, start)):
+            return None  # "at 6 and 9" are two times, and "a las 6, a las 9"
+        behind = self._another.search(tail, until) if until and bare else None  # "from 5 to 9 pm monday to friday"
+        rest = tail[until : behind.start() if behind else None] if until else ""
+        last, more = self._bare_clock(rest, begun=spans > 0)
+        end = until + more
+        if not last or self._length_word.match(tail, end):
+            return None
+        return first["at"], last["at"], tail[begin : begin + stop], tail[until:end], end
 
     def _put_ahead(self, one: str, other: str, first: str, last: str, *, is_day: bool) -> tuple[str, str]:
         """Two times of day to come, in the halves of the day that are meant: "from 6 to 10 tonight", "from 10 to 2"."""
@@ -396,7 +403,7 @@ class TimeReader:
             pieces += [self._interval(tail, "")[1]]
             pieces += [found.end() for one in (self._monthly, self._yearly) if (found := one.match(tail))]
             day, *_, size = self.window(near)  # "from 16 to 20 o'clock"
-            pieces += [len(" ".join([*near[:size], ""]))] if size and not day else []
+            pieces += [_count_chars(near[:size])] if not day else []
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
         return _count_words(tail, max(pieces, default=0))
@@ -423,43 +430,50 @@ class TimeReader:
         if near[0] not in self._first_past_words and not near[0][0].isdigit():
             return
         tail = " ".join(near)
-        day, first, last, count = self.window(near) if self._skip("span_begins", tail) else ("", "", "", 0)
-        if count and not day:
-            yield f"from {first} to {last}", count
         since = self._skip("since", tail)
-        day, end = self._past_day(tail, since)
-        if day:
-            value, more = self._clock(tail[end:], "")
-            is_clock = value and _CLOCK.fullmatch(value["at"])
-            then = 0 if since or is_clock else self._skip("span_ends", tail, end)
-            last, stop = self._past_day(tail, then) if then else ("", 0)
-            if last:
-                yield f"{day} to {last}", _count_words(tail, stop)
-            elif is_clock:
-                clock = self.put_past_noon(value["at"], tail[end:][:more])
-                yield f"{'since ' if since else ''}{day} at {clock}", _count_words(tail, end + more)
-            else:
-                yield f"{'since ' if since else ''}{day}", _count_words(tail, end)
-        if since:
+        if self._skip("span_begins", tail) and (window := self.window(near))[3] and not window[0]:
+            yield f"from {window[1]} to {window[2]}", window[3]
+        yield from self._past_dates(tail, since)
+        if not since:
+            yield from self._past_clocks(tail, near)
+        else:
             value, end = self._clock(tail[since:], "", bare=near[1:2] != ["1"])
             if value and " " not in value["at"] and not self._length_word.match(tail, since + end):
                 yield f"since {value['at']}", _count_words(tail, since + end)
-        elif near[0] != "this" or (near[1:2] and near[1] in self._words["hours"]):  # "this second"
-            value, end = self._clock(tail, "")
-            day, _, clock = value.get("at", "").rpartition(" ")
-            if day in CRON_WEEKDAYS and clock != NO_HOUR and near[0] in self._words["at"]:  # "at four on Thursday"
-                yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _count_words(tail, end)
-            is_said = near[0] in self._words["at"] or ":" in near[0] or end > len(near[0]) + 1
-            is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
-            if (
-                value
-                and is_said
-                and _CLOCK.fullmatch(value["at"])
-                and not is_value
-                and not self._words["parts"].get(tail[:end].strip())
-                and not self._day.fullmatch(tail[self._skip("at", tail) : end])  # "what about today", "was it on today"
-            ):
-                yield f"at {value['at']}", _count_words(tail, end)
+        yield from self._past_lengths(tail, near)
+
+    def _past_dates(self, tail: str, since: int) -> Iterator[tuple[str, int]]:
+        """A day of the year or of the month, alone, with a time of day, or up to another one."""
+        day, end = self._past_day(tail, since)
+        if not day:
+            return
+        value, more = self._clock(tail[end:], "")
+        clock = value["at"] if value and _CLOCK.fullmatch(value["at"]) else ""
+        then = 0 if since or clock else self._skip("span_ends", tail, end)
+        last, stop = self._past_day(tail, then) if then else ("", 0)
+        if last:
+            yield f"{day} to {last}", _count_words(tail, stop)
+            return
+        told = f" at {self.put_past_noon(clock, tail[end:][:more])}" if clock else ""
+        yield f"{'since ' if since else ''}{day}{told}", _count_words(tail, end + more if clock else end)
+
+    def _past_clocks(self, tail: str, near: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """A time of day, "at noon", or one of a weekday, "at four on Thursday"."""
+        if near[0] == "this" and (near[1:2] == [] or near[1] not in self._words["hours"]):
+            return  # "this second"
+        value, end = self._clock(tail, "")
+        day, _, clock = value.get("at", "").rpartition(" ")
+        if day in CRON_WEEKDAYS and clock != NO_HOUR and near[0] in self._words["at"]:
+            yield f"{day} at {self.put_past_noon(clock, tail[:end])}", _count_words(tail, end)
+        is_said = near[0] in self._words["at"] or ":" in near[0] or end > len(near[0]) + 1
+        is_value = tail[end:].partition(" ")[0] in self._words["measures"]  # "around 12 volts"
+        is_day = self._day.fullmatch(tail[self._skip("at", tail) : end])  # "what about today", "was it on today"
+        is_hour = is_said and not (is_value or is_day or self._words["parts"].get(tail[:end].strip()))
+        if is_hour and not day and _CLOCK.fullmatch(clock):
+            yield f"at {clock}", _count_words(tail, end)
+
+    def _past_lengths(self, tail: str, near: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """The last hours or days, and so many ago."""
         counts = near[0].isdigit() or self._words["numbers"].get(near[0], 1) != 1
         is_behind = counts and near[1:2] != [] and near[1] in self._words["recent"]  # "9 derniers jours"
         length = f"{near[0]} {' '.join(near[2:])}" if is_behind else tail[self._skip("recent", tail) :]
@@ -467,50 +481,42 @@ class TimeReader:
             stop = len(tail) - len(length) + span.end()
             yield f"last {format_whole_length(self._seconds(span))}", _count_words(tail, stop)
         back = self._skip("back", tail)
-        span = self._span.match(tail, back)
-        ends = rf"(?:{self._any_of['ago']}){_END}"
-        ago = pattern(ends).match(tail, span.end()) if span and not back else back and span
-        if span and ago:
+        if span := self._span.match(tail, back):
+            end = span.end() if back else self._skip("ago", f"{tail} ", span.end())
             seconds = self._seconds(span)
             days = f"{seconds / _DAY_S:g} days" if seconds % _DAY_S == 0 else format_whole_length(seconds)
-            yield f"{days} ago", _count_words(tail, ago.end())
+            if end:
+                yield f"{days} ago", _count_words(tail, end)
 
     @cached_property
-    def _year_day(self) -> re.Pattern[str]:
+    def _dates(self) -> Sequence[re.Pattern[str]]:
+        """The ways to say a day of the year, or of the month."""
         any_of = self._any_of
-        year = r"(?:(?: (?:of|de|del))? (?P<{}>(?:19|20)\d\d))?"
-        return pattern(
-            rf"(?:(?:{any_of['on']}|the|le|den|el) )*(?:(?:dia )?(?P<day>\d\d?|{any_of['whole']})(?:{_ORDINAL})?(?: (?:of|de|del))? "
-            rf"(?P<month>{any_of['months']}){year.format('year')}|(?P<later>{any_of['months']}) (?:the )?(?P<number>\d\d?)"
-            rf"(?:{_ORDINAL})?{year.format('last')}|(?P<alone>\d\d?)(?:{_ORDINAL})|dia (?P<named>\d\d?)(?! (?:{any_of['units']})(?: |$))|(?P<figures>\d\d?\.\d\d?(?:\.\d{{4}})?))"
-            rf"{_END}|(?P<iso>\d{{4}}-\d\d-\d\d)"
+        year = r"(?:(?: (?:of|de|del))? (?P<year>(?:19|20)\d\d))?"
+        ways = (
+            rf"(?:dia )?(?P<day>\d\d?|{any_of['whole']})(?:{_ORDINAL})?(?: (?:of|de|del))? (?P<month>{any_of['months']}){year}",
+            rf"(?P<month>{any_of['months']}) (?:the )?(?P<day>\d\d?)(?:{_ORDINAL})?{year}",
+            rf"(?P<day>\d\d?)(?:{_ORDINAL})",
+            rf"dia (?P<day>\d\d?)(?! (?:{any_of['units']})(?: |$))",
+            *([r"(?P<day>\d\d?)\.(?P<month>\d\d?)(?:\.(?P<year>\d{4}))?"] if self._words["decimals"] else ()),
+        )
+        begin = rf"(?:(?:{any_of['on']}|the|le|den|el) )*"
+        return (
+            *(pattern(rf"{begin}{way}{_END}") for way in ways),
+            pattern(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)"),
         )
 
     def read_date(self, near: Sequence[str]) -> tuple[str, int]:
         """A day of the year as "3 may", "3 may 2027" or, of a month, "3", and how many words name it; 0 for none."""
-        found = self._year_day.match(" ".join(near))
-        if not found:
+        tail = " ".join(near)
+        found = next((found for date in self._dates if (found := date.match(tail))), None)
+        said = found.groupdict("") if found else {}
+        month = said.get("month", "")
+        if not found or (month.isdigit() and not 0 < int(month) <= len(MONTHS)):
             return "", 0
-        day, month = (
-            found["day"] or found["number"] or found["alone"] or found["named"],
-            found["month"] or found["later"],
-        )
-        year = found["year"] or found["last"] or ""
-        if found["iso"]:
-            year, number, day = found["iso"].split("-")
-        elif found["figures"]:
-            day, number, *rest = found["figures"].split(".")
-            year = "".join(rest)
-        if found["iso"] or found["figures"]:
-            if (not self._words["decimals"] and not found["iso"]) or not 0 < int(number) <= len(MONTHS):
-                return "", 0  # a decimal
-            month = MONTHS[int(number) - 1]
-        told = [
-            f"{parse_amount(day, self._words['numbers']):g}",
-            self._words["months"].get(month or "", month or ""),
-            year,
-        ]
-        return " ".join(filter(None, told)), _count_words(found[0], found.end())
+        day = f"{parse_amount(said['day'], self._words['numbers']):g}"
+        month = MONTHS[int(month) - 1] if month.isdigit() else self._words["months"].get(month, "")
+        return " ".join(filter(None, (day, month, said.get("year")))), _count_words(found[0], found.end())
 
     def _get_half(self, said: str) -> str:
         """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
@@ -537,14 +543,14 @@ class TimeReader:
     def _past_day(self, tail: str, start: int) -> tuple[str, int]:
         """A day of the year, or of the month, as a time that is past is told it, "3 may" or "12th", and where it ends."""
         start = self._skip("span_begins", tail, start) or start
-        found = self._year_day.match(tail, start)
-        if not found or not _NUMBER.search(found[0]) or any(found[one] for one in ("iso", "figures", "year", "last")):
+        near = tail[start:].split()
+        told, count = self.read_date(near)
+        number, *rest = told.split() or ["0"]
+        said, end = " ".join(near[:count]), start + _count_chars(near[:count])
+        is_else = len(rest) > 1 or not _NUMBER.search(said) or "." in said
+        if is_else or not 1 <= int(number) <= 31 or (not rest and said.endswith("er")):  # "zwei 2er"
             return "", start
-        told, _ = self.read_date(tail[start:].split())
-        number = int(told.partition(" ")[0])
-        if not 1 <= number <= 31 or (found["alone"] and "er" in found[0]):  # "zwei 2er"
-            return "", start
-        return told if found["alone"] is None and found["named"] is None else _name_day_of_month(number), found.end()
+        return (told if rest else _name_day_of_month(int(number))), min(end, len(tail))
 
     def _interval(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
         other = self._skip("alternates", tail)
@@ -619,7 +625,7 @@ class TimeReader:
                 half = half or ("pm" if "01:00" <= first < _EARLIEST else "")  # "from 5 to 9", but not "from 8 to 10"
                 first = f"{_compute_hour(int(first[:2]), half):02}{first[2:]}"
                 last = _find_end(first, last)
-            return (first,), count_seconds_between(first, last), len(" ".join([*near[:count], ""]))
+            return (first,), count_seconds_between(first, last), _count_chars(near[:count])
         times, end = self._clocks(tail, part, again=True)
         return times, 0.0, end
 
@@ -786,35 +792,14 @@ class TimeReader:
         one that comes `again` is in the afternoon rather than in the night: "ten to three", "halb vier".
         """
         half, clock = self._words["parts"].get(found.get("part", part), ("", NO_HOUR))
-        hour = self._words["hours"].get(found.get("fixed", ""))
-        either = False
-        if part == "same" and not found.keys() & {"fixed", "hour", "part"}:
-            clock = ""
-        if hour is None and "hour" in found:
-            hour = _compute_hour(int(parse_amount(found["hour"], self._words["numbers"])), half)
-            is_late = "o'clock" in self._words["oclock"] and found["hour"][0] != "0" and hour < EARLIEST_HOUR  # "4:30"
-            is_short = "minute" not in found or is_late
-            is_bare = once and not half and is_short
-            either = is_bare and not found.get("day") and 1 <= hour < 12
-            if (
-                is_bare
-                and not either
-                and 1 <= hour < EARLIEST_HOUR
-                and self._has_twelve_hours(found.get("oclock", "").split())
-            ):
-                hour += 12
-        if hour is not None:
-            minutes = hour * 60 + int(found.get("minute", ":0")[1:])
-            minutes += int(parse_amount(found.get("minutes", " 0").strip(), self._words["numbers"]))
-            minutes += self._words["offsets"].get(found.get("past", "").strip(), 0)
-            minutes += self._words["quarters"].get(found.get("quarter", "").strip(), 0)
+        has_hour, either = not found.keys().isdisjoint(_HOURS), False
+        if has_hour:
+            minutes, either = self._find_minutes(found, half, once=once, again=again)
             if minutes > 24 * 60:
                 return ""
-            is_turned = not found.keys().isdisjoint({"past", "quarter"}) or "o'clock" in self._words["oclock"]
-            is_plain = again and is_turned and not half and "hour" in found and "minute" not in found
-            if is_plain and hour and _FIRST_LATE <= minutes < EARLIEST_HOUR * 60:
-                minutes += 12 * 60
             clock = format_clock(minutes)
+        elif part == "same" and "part" not in found:
+            clock = ""
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
         behind = str(self._words["behind_day"].get(found.get("behind", "").strip(), ""))
         if behind == "next" and day not in CRON_WEEKDAYS:
@@ -824,22 +809,45 @@ class TimeReader:
         moved = self._count_days_moved(found)
         if moved and not day:
             return f"in {moved} days {clock}" if moved > 0 else ""
-        if "day" in found and not day and clock == NO_HOUR and hour is None:
+        if "day" in found and not day and clock == NO_HOUR and not has_hour:
             return ""  # "today" alone is no hour of it
         if self._ahead.fullmatch(day):
-            if found.keys().isdisjoint({"fixed", "hour", "part"}):
+            if not has_hour and "part" not in found:
                 return ""
             day = f"in {self._duration(day)[0]['at_seconds'] // _DAY_S} days"
+        day = self._name_date(day) + (f" {moved:+d} days" if moved else "")
+        return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+
+    def _find_minutes(self, found: Mapping[str, str], half: str, *, once: bool, again: bool) -> tuple[int, bool]:
+        """The minutes from midnight to a time of day, and whether it may be in either half of the day."""
+        words, oclock, either = self._words, found.get("oclock", ""), False
+        if "hour" in found:
+            hour = _compute_hour(int(parse_amount(found["hour"], words["numbers"])), half)
+            is_late = "o'clock" in words["oclock"] and found["hour"][0] != "0" and hour < EARLIEST_HOUR  # "4:30"
+            is_bare = once and not half and ("minute" not in found or is_late)
+            either = is_bare and not found.get("day") and 1 <= hour < 12
+            is_early = is_bare and not either and 1 <= hour < EARLIEST_HOUR
+            hour += 12 * (is_early and self._has_twelve_hours(oclock.split()))
+        else:
+            hour = words["hours"][found["fixed"]]
+        minutes = hour * 60 + int(found.get("minute", ":0")[1:])
+        minutes += int(parse_amount(found.get("minutes", " 0").strip(), words["numbers"]))
+        minutes += words["offsets"].get(found.get("past", "").strip(), 0)
+        minutes += words["quarters"].get(found.get("quarter", "").strip(), 0)
+        is_turned = not found.keys().isdisjoint({"past", "quarter"}) or "o'clock" in words["oclock"]
+        is_plain = again and is_turned and not half and "hour" in found and "minute" not in found
+        is_night = is_plain and hour and _FIRST_LATE <= minutes < EARLIEST_HOUR * 60
+        return minutes + 12 * 60 * bool(is_night), either
+
+    def _name_date(self, day: str) -> str:
+        """A day as a job is told it: a date by its number, as in "3 may" and "12th"."""
         figures = day.rpartition(" ")[2].removesuffix("er")
         if month := next((month for word in day.split() if (month := self._words["months"].get(word))), ""):
             number = _NUMBER.search(day)
-            day = f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
-        elif figures.isdecimal():
-            day = _name_day_of_month(int(figures))
-        elif "." in figures:
-            day, _ = self.read_date([figures])
-        day += f" {moved:+d} days" if moved else ""
-        return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
+            return f"{number[0] if number else self._words['numbers'][day.split()[-3]]} {month}"  # "the first of may"
+        if figures.isdecimal():
+            return _name_day_of_month(int(figures))
+        return self.read_date([figures])[0] if "." in figures else day
 
     def _count_days_moved(self, found: Mapping[str, str]) -> int:
         """How many days a day is away from the one that is named: "a week on tuesday", "two days before the 24th"."""
@@ -894,6 +902,11 @@ def parse_amount(text: str, numbers: Mapping[str, Any]) -> float:
 
 def _count_words(tail: str, end: int) -> int:
     return len(tail[:end].split())
+
+
+def _count_chars(words: Sequence[str]) -> int:
+    """Where the words end at the beginning of a text, with the space behind them."""
+    return sum(len(word) + 1 for word in words)
 
 
 def _round_if_whole(seconds: float) -> float:
