@@ -526,9 +526,7 @@ class IntentMatcher(SentenceForms):
             return False
         if found.tool in READS:
             return s.last.name == "output" and self._adds_to_switching(s)
-        ways = [self._book.values(name) for name in ("off_word", "on_word")]
-        has_both = all(map(s.holds, ways)) and not s.holds(self.words["past"])
-        return has_both or any(s.longest(table, 0) for table in ways)  # "off, and the fan on", "lamp on and at 10 off"
+        return self._has(s, "off_word") and self._has(s, "on_word")  # "off, and the fan on", "lamp on and at 10 off"
 
     def _asks_by_accent(self, s: Sentence, i: int) -> bool:
         """Whether word `i` asks, and another one without its accent may not: "qué" and "que"."""
@@ -785,7 +783,7 @@ class IntentMatcher(SentenceForms):
         other = lead(share)
         if other is None:  # "how much water is left in the tank?" is of no other sensor
             return found if told in {"", "unmeasured"} else None
-        return found if self._says_better(found, other, s) else other
+        return found if self._says_better(found, other) else other
 
     def _judge_hint(self, found: IntentMatch | None, s: Sentence) -> IntentMatch | None:
         """Return a match; None where it only says how a rule is set, and the sentence wants none."""
@@ -828,9 +826,8 @@ class IntentMatcher(SentenceForms):
             return False
         if found.intent in _WITH_NOT and topic in {"not_wanted", "clock"}:
             return True  # "do not let me forget to turn the heater off"
-        is_order = topic in self.topics.proposed
         is_asked = share >= SURE_WHOLE and not told and (topic[0] == "?" or topic in self.topics.asked)
-        is_asked |= found.intent == "what_if" and is_order and share >= SURE_ORDER
+        is_asked |= found.intent == "what_if"
         return topic in self.topics.chat - _ABOUT_ANY or (found.answer != "" and not found.tool and not is_asked)
 
     def _is_outweighed(self, found: IntentMatch, told: str, shares: Sequence[tuple[float, str]]) -> bool:
@@ -854,16 +851,14 @@ class IntentMatcher(SentenceForms):
         several = [told] * (1 + len(found.said.get("_more", ())))
         return share >= sure and sum(one for one, name in shares if self.topics.is_answer(name, several)) < least
 
-    def _says_better(self, found: IntentMatch, other: IntentMatch, s: Sentence) -> bool:
-        """Whether an outweighed match still says what is missing, or is in doubt, better than what the topic leads to."""
+    def _says_better(self, found: IntentMatch, other: IntentMatch) -> bool:
+        """Whether an outweighed match still says what is missing better than what the topic leads to."""
         is_shown = (
             is_all(found) and found.tool == "output" and not self.moves(found)
         )  # "dim the lamp": its level, and to what
         is_said = is_all(found) and self.moves(found) and not self._has_own_text(found)  # word by word, as an alarm
-        if (found.missing or is_shown or is_said) and other.route == "proposal" and not other.arguments:
-            return True  # what is missing, asked for by its name
-        # which asks for two that are here
-        return found.answer != "" and not found.tool and self._is_elsewhere(other, s)
+        is_bare = other.route == "proposal" and not other.arguments
+        return is_bare and (found.missing != "" or is_shown or is_said)  # what is missing, asked for by its name
 
     def _match_topic(
         self, topic: str, share: float, talk: float, s: Sentence, begin: int, end: int, offered: Offered
@@ -913,7 +908,7 @@ class IntentMatcher(SentenceForms):
             return False
         # "and for how long altogether" goes on with something
         is_later = not self.words["splits"].keys().isdisjoint((s.words[0], s.words[begin]))
-        return not (is_later and intent.tool and intent.after == "")
+        return not (is_later and intent.tool)
 
     def _fill_intent(self, intent: Intent, given: SlotValues, s: Sentence, begin: int, end: int) -> SlotValues | None:
         """The slots of an intent that a topic means, by what a sentence names; None where it names none to look for."""
@@ -1696,7 +1691,6 @@ class IntentMatcher(SentenceForms):
     def _likely(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """The likeliest reading at word `i`; a name that the data does not list must follow an "in the"."""
         follows = not slot.after or self._reader.follows(slot, s, i)
-        follows = follows or (i + 1 < len(s.words) and s.words[i + 1] in slot.before)
         if slot.kind in {"name", "folder"}:
             follows = s.longest(slot.values, i) is not None or (follows and s.words[i] not in self._book.keys)
         if follows:
