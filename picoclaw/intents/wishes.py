@@ -31,12 +31,12 @@ from picoclaw.intents.matcher import (
     MIN_TOPIC_SHARE,
     SENTENCE_END,
     SURE_PART,
-    SURE_WHOLE,
     IntentMatcher,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
 from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
 from picoclaw.messages import ToolCall
+from picoclaw.records import NamedTuple
 from picoclaw.text import pattern, stem_word
 from picoclaw.times import WEEKDAYS
 
@@ -53,14 +53,40 @@ ENDS = frozenset({"off", "remove", "disable"})
 _STOPS = ENDS | {"pause", "skip"}
 
 
+class _Heard(NamedTuple):
+    """A text, the tools that it may use, and what was done before it."""
+
+    text: str
+    offered: Offered
+    last: LastTurn
+
+
+class _Cut(NamedTuple):
+    """A place where a sentence may part in two, and what is said before it."""
+
+    s: Sentence
+    end: int  # of the first wish
+    begin: int  # of what follows, which is the same word behind a comma
+    head: str
+    tail: str
+    ending: str  # the last word, where it is read with the first wish, too: "fan and lamp off"
+    first: IntentMatch
+    timed: str  # the intent that each wish has to mean
+    asks: bool  # what follows begins with a question
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether an "and" or the like stands there."""
+        return self.end < self.begin
+
+
 class WishMatcher(IntentMatcher):
     def complete_hour(self, found: IntentMatch | None, text: str, offered: Offered) -> IntentMatch | None:
         """Return `found`, with the usual hour where a reminder of days lacks nothing else."""
-        lacks = found and (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add"))
-        if not lacks or NO_HOUR in text:
+        if not found or not (found.intent == "cron_bounded" or (found.missing and found.intent == "cron_add")):
             return found
         again = self.match(self._add_hour(self._read(text)), offered)
-        return again if again and "cron_expr" in again.arguments and is_complete(again) else found
+        return again if again and "cron_expr" in again.arguments else found
 
     def _add_hour(self, s: Sentence) -> str:
         """A sentence that names days once and no time of day, with the hour behind them that "on monday" has, too; or ''."""
@@ -73,15 +99,15 @@ class WishMatcher(IntentMatcher):
         hours = (words for i, words in enumerate(near) if not i or s.words[i - 1] not in self.words["on"])
         if not end or any(map(self.times.names_a_time, hours)) or " ".join(s.words[end:])[:1].isdigit():
             return ""
-        rest = s.text(end, len(s.words)) if end < len(s.words) else ""
+        rest = _tail(s, end)
         return f"{s.text(0, end)} {next(iter(self.words['at']))} {NO_HOUR} {rest}"
 
     def _match_joined(self, text: str, offered: Offered, last: LastTurn) -> IntentMatch | None:
         """What comes on days that stand apart from their hour: "on weekdays put the heater on at half five"."""
         s = self._read(text)
-        when = self._join_time(self._book.slot("often"), s, range(len(s.words))) if not s.asks else []
-        is_once = len(when) < 2 and not s.asks
-        when = self._join_time(self._book.slot("when"), s, range(len(s.words))) if is_once else when
+        when = [] if s.asks else self._join_time(self._book.slot("often"), s, range(len(s.words)))
+        if is_once := len(when) < 2 and not s.asks:
+            when = self._join_time(self._book.slot("when"), s, range(len(s.words)))
         if len(when) < 2 or when == [*range(when[0], when[-1] + 1)]:
             return None
         comma = next(filter(s.after_comma, range(when[0] + 1, when[-1] + 1)), 0)
@@ -93,13 +119,13 @@ class WishMatcher(IntentMatcher):
         rest = [s.text(first, last + 1) for first, last in zip(begins, ends, strict=True)]
         match = self.match(" ".join([*(s.words[i] for i in when), *rest]), offered, last)
         repeats = match is not None and (match.tool == "rule" or not match.arguments.keys().isdisjoint(_REPEATS))
-        day = s.words[when[0] : min(i for i in begins if i > when[0])] if is_once and begins[-1] > when[0] else []
-        is_reminder = match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
+        day = s.words[when[0] : min((i for i in begins if i > when[0]), default=when[0])]
+        is_reminder = is_once and match is not None and match.intent == "cron_add" and self.times.names_a_day(day)
         if not is_whole(match) or not (repeats or is_reminder) or (is_once and self.list_parts(match)):
             return None  # "tomorrow to ... and on friday to ..." is no row of days
         message = str(match.arguments.get("message", ""))
-        is_later = text.find(message) < s.starts[when[-1]]
-        is_later &= self._moves_with_text(match) and not (0 in when and any(s.after_comma(i) for i in begins[:1]))
+        is_later = text.find(message) < s.starts[when[-1]] and self._moves_with_text(match)
+        is_later &= not (0 in when and any(s.after_comma(i) for i in begins[:1]))
         said = Sentence(message, self.words).words
         is_order = bool(said) and said[0] not in self.words["ignore"] | self.words["tells"]
         is_plain = is_order and next(iter(self.words["at"])) not in said
@@ -107,55 +133,63 @@ class WishMatcher(IntentMatcher):
 
     def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
-        whole, s = text, self._read(text)
-        if kept := self._match_with_exception(s, offered, last):
+        if kept := self._match_with_exception(self._read(text), offered, last):
             return [(text, match) for match in kept]
-        if last.call.name == "output" and 0 < (begin := s.end_of(self._book.values("then_word"), 0)) < len(s.words):
-            text = s.text(begin, len(s.words))  # "and then the fan"
-        is_done = last.call.name == "output" and s.holds(self._book.values("already_done"))
-        begin = s.end_of(self._book.values("correction"), 0) if is_done else 0
-        if begin and s.end_of(self._book.values("stop_word"), begin):
-            text = s.text(begin, len(s.words))  # "no stop, already done it"
-        text = self._name_both(text)
-        text = self._drop_wrong_time(text) if last.call.name in {"cron", "rule"} else text
-        text = self._put_days_first(text, offered, last) if "," in text else text
-        text = self._join_hour(text) if "," in text else text
-        text = self._drop_told_day(text, last)
-        text = self._name_that_day(text, last)
-        text = self._drop_once(text, offered)
-        text = self._drop_reason(text, offered, last)
-        text = self._drop_cause(text, offered, last)
+        parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
+        told: list[Wish] = []
+        for said, match in parts:
+            calls = self.list_parts(match) if match else []
+            told += [(said, call) for call in calls] or [(said, match)]
+        told = self._share_day(self._share_beginning(told, offered))
+        told = self._put_after(text, _share_length(_join_moves(told, last)), last)
+        return _drop_repeated(self._join_off_later(self._say_reason(text, told, offered, last)))
+
+    def _rewrite(self, heard: _Heard) -> _Heard:
+        """What is said, without what only tells something, and with what it leaves out."""
+        for rewrite in (
+            self._drop_first_words,
+            self._name_both,
+            self._drop_wrong_time,
+            self._put_last_days_first,
+            self._join_hour,
+            self._drop_told_day,
+            self._name_that_day,
+            self._drop_once,
+            self._drop_aside,
+            self._drop_reason,
+            self._drop_cause,
+        ):
+            heard = heard._replace(text=rewrite(heard))
+        return heard
+
+    def _match_rewritten(self, heard: _Heard) -> list[Wish]:
+        """The wishes in a text, which is turned round where it is not understood as it is."""
+        text, offered, last = heard
         parts = self._match_as_said(text, offered, last)
         if not all(is_complete(match) for _, match in parts) and (joined := self._join_ends(text, offered)):
             parts = self._match_as_said(joined, offered, last)
         if not any(match for _, match in parts) or any(match and match.missing for _, match in parts):
             turned = self._put_days_first(text, offered, last) if "," not in text else text
             parts = self._match_as_said(turned, offered, last) if turned != text else parts
-        if len(parts) == 1:
-            parts = [(parts[0][0], self.complete_hour(parts[0][1], text, offered))]
-            is_sure = is_complete(parts[0][1]) and parts[0][1].score == 1.0 and not self._ends_in_hour(parts[0][1])
-            again = None if is_sure else self._match_joined(text, offered, last)
-            found = parts[0][1]
-            is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
-            if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
-                parts = [(text, again)]
-        told: list[Wish] = []
-        for said, match in parts:
-            calls = self.list_parts(match) if match else []
-            told += [(said, call) for call in calls] or [(said, match)]
-        told = self._share_beginning(told, offered)
-        told = self._put_after(
-            whole,
-            _share_length(_join_moves(self._share_day(told), last)),
-            last.call,
-            sum(last.referents.get("_passed", ())),
-        )
-        told = self._say_reason(whole, told, offered, last) if len(told) == 1 else self._join_off_later(told)
-        made = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
-        told = [part for n, part in enumerate(told) if made[n] is None or made[n] not in made[:n]]
-        steps = [match is not None and match.intent == "output_step" for _, match in told]
-        told = [part for n, part in enumerate(told) if not (steps[n] and any(steps[:n]))]  # "too bright, dim it"
-        return [part for n, part in enumerate(told) if not _takes_in(told[n + 1 :], part[1])]
+        if len(parts) > 1:
+            return parts
+        said, found = parts[0]
+        found = self.complete_hour(found, text, offered)
+        is_sure = is_complete(found) and found.score == 1.0 and not self._ends_in_hour(found)
+        again = None if is_sure else self._match_joined(text, offered, last)
+        is_other = found is not None and found.route == "proposal" and found.intent != "cron_add"
+        if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
+            return [(text, again)]
+        return [(said, found)]
+
+    def _drop_first_words(self, heard: _Heard) -> str:
+        """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""
+        s, begin = self._read(heard.text), 0
+        if heard.last.call.name == "output":
+            begin = s.end_of(self._book.values("then_word"), 0)
+            if s.holds(self._book.values("already_done")):
+                begin = s.end_of(self._book.values("correction"), 0) or begin
+        return _tail(s, begin) if 0 < begin < len(s.words) else heard.text
 
     def _match_with_exception(self, s: Sentence, offered: Offered, last: LastTurn) -> list[IntentMatch]:
         """The calls of an order that ends with what it is not for: "all off but the fan", "lamp on, not the fan"; [] for another."""
@@ -166,9 +200,8 @@ class WishMatcher(IntentMatcher):
                 continue
             calls = self.list_parts(match) or [match]
             kept = [call for call in calls if excepted.isdisjoint(re.findall(r"[\w-]+", str(call.arguments)))]
-            is_not = any(s.longest(self._book.values("not_word"), n) for n in range(i, len(s.words)))
             is_change = last.call.name == "output" and len(calls) == 1  # "the lamp on, not the fan" ends the fan
-            if kept and (len(kept) < len(calls) or (is_not and not is_change)):
+            if kept and not is_change:
                 return [call._replace(said={}) for call in kept]
         return []
 
@@ -186,49 +219,46 @@ class WishMatcher(IntentMatcher):
         outputs = {phrase: one for phrase, one in s.names.items() if one[0] == "output"}
         if begin and not s.after_comma(begin) and not any(s.longest(table, begin) for table in starts):
             return set()
-        i, named, marks = begin, set[str](), False
-        tables = [*starts, *(self.words[name] for name in ("ignore", "plain", "polite"))]
-        tables += [self._book.values("on_word")] * any(
-            s.longest(self._book.values("hold_verb"), n) for n in range(i, len(s.words))
-        )
-        while i < len(s.words):
-            hit, mark = s.longest(outputs, i), s.end_of(self._exceptions, i)
-            end = hit[1] if hit else mark or max(s.end_of(table, i) for table in tables)
-            if not end:
-                return set()
-            named |= {hit[0][1]} if hit else set()
-            i, marks = end, marks or mark > 0
-        return named if marks else set()
+        tables = [*starts, outputs, self._exceptions, *(self.words[name] for name in ("ignore", "plain", "polite"))]
+        rest = range(begin, len(s.words))
+        if any(s.longest(self._book.values("hold_verb"), i) for i in rest):
+            tables.append(self._book.values("on_word"))
+        is_all = s.skip(tables, begin) == len(s.words) and any(s.longest(self._exceptions, i) for i in rest)
+        return {hit[0][1] for i in rest if (hit := s.longest(outputs, i))} if is_all else set()
+
+    def _list_clauses(
+        self, s: Sentence, *tables: Mapping[str, Any], at_comma: bool = False
+    ) -> Iterator[tuple[int, int]]:
+        """Where phrases of some tables stand inside a short sentence, or a comma does, and where they end."""
+        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
+            end = max(s.end_of(table, i) for table in tables)
+            if end or (at_comma and s.after_comma(i)):
+                yield i, end or i
 
     def _say_reason(self, text: str, told: list[Wish], offered: Offered, last: LastTurn) -> list[Wish]:
-        """Return `told`; a reminder without a text says the reason behind it: "remind me at 6, I have to fetch the kids".
-
-        A reason that names a time says nothing of when it comes: "wake me in an hour, I work tonight".
-        """
+        """Return `told`; a reminder without a text says the reason behind it: "remind me at 6, I have to fetch the kids"."""
         said, match = told[0]
-        if "?" in text or not self._lacks_text(match):
+        if len(told) > 1 or "?" in text or not self._lacks_text(match):
             return told
-        s, duties = Sentence(text[:MAX_CHARS], self.words), self._book.values("duty_word")
-        begins = [self._book.values(name) for name in ("because_word", "clause_word", "aside_word")]
-        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
-            begin = s.end_of(begins[0], i) or i
-            is_duty = s.end_of(duties, begin) > 0
-            is_own = begin > i or s.words[i] in self.words["tells"]
-            may_begin = is_duty or is_own or s.after_comma(i) or any(s.end_of(table, i) for table in begins)
-            alone = self.match(s.text(0, i), offered, last) if may_begin and begin < len(s.words) - 1 else None
+        s = Sentence(text[:MAX_CHARS], self.words)
+        has_reminder = s.holds(self._book.values("reminder_word"))
+        names = ("because_word", "clause_word", "aside_word", "duty_word")
+        begins = [self.words["tells"], *(self._book.values(name) for name in names)]
+        for i, _ in self._list_clauses(s, *begins, at_comma=True):
+            begin = s.end_of(self._book.values("because_word"), i) or i
+            alone = self.match(s.text(0, i), offered, last)
             if not is_whole(alone) or not alone.arguments.get("message") or not self._lacks_text(alone):
                 continue
             reason = s.text(begin, max(begin + 1, self._begin_of_polite(s)))
-            why, rest = Sentence(reason, self.words), self.match(reason, offered, last)
-            if not self._is_statement(why) or (rest and (self.moves(rest) or rest.answer)):
+            why = Sentence(reason, self.words)
+            if not self._is_statement(why):
                 continue
-            if self.says_time(reason):
-                names_day = any(self.times.count_day(why.words[n:]) for n in range(len(why.words)))
-                is_apart = (is_own and "at_seconds" in alone.arguments) or (is_duty and not names_day)
-                return [(said, alone)] if is_apart else told
-            is_reminder = alone.intent != "cron_wake" and not s.holds(self._book.values("reminder_word"))
-            is_reminder &= alone.arguments == (match.arguments if match else {})
-            if is_duty or (is_reminder and not self._verbs.isdisjoint(why.words)):
+            is_duty = s.end_of(self._book.values("duty_word"), begin) > 0
+            if self.says_time(reason):  # "wake me in an hour, I work tonight": when it comes is said before
+                return [(said, alone)] if is_duty or "at_seconds" in alone.arguments else told
+            is_reminder = alone.intent != "cron_wake" and match is not None and alone.arguments == match.arguments
+            tells = is_reminder and not has_reminder and not self._verbs.isdisjoint(why.words)
+            if is_duty or tells:
                 return [(said, alone._replace(arguments=alone.arguments | {"message": reason}))]
         return told
 
@@ -242,8 +272,8 @@ class WishMatcher(IntentMatcher):
         on, off = (str(one.arguments.get("message", "")) for one in (first, then))
         name, length = _OUTPUT_NAME.search(on), then.arguments.get("at_seconds")
         is_later = self._read(said).holds(self._book.values("later_word"))
-        is_same = name is not None and name[0] in off and '"off"' in off and '"off"' not in on and '"seconds"' not in on
-        if not length or not is_same or not is_later or "at_seconds" in first.arguments:
+        is_same = name is not None and name[0] in off and '"off"' in off and '"seconds"' not in on
+        if not length or not is_same or not is_later:
             return told
         given = first.arguments | {"message": f'{on.removesuffix("}")}, "seconds": {length}}}'}
         return [(told[0][0], first._replace(arguments=given))]
@@ -255,16 +285,16 @@ class WishMatcher(IntentMatcher):
         usual = self.intents[match.intent].defaults.get("message")
         return match.tool == "cron" and usual is not None and match.arguments.get("message") == usual
 
-    def _join_hour(self, text: str) -> str:
+    def _join_hour(self, heard: _Heard) -> str:
         """The text with the hour of a clause that only says when it is: "remind me of the dentist tomorrow, it's at 3"."""
-        s = self._read(text)
-        for i in range(2, len(s.words) - 1 if s.holds(self._reminding) else 0):
+        s = self._read(heard.text)
+        for i in range(2, len(s.words) - 1 if "," in heard.text and s.holds(self._reminding) else 0):
             end = s.end_of(self._book.values("it_happens"), i) if s.after_comma(i) else 0
             is_hour = end and self.times.count_clock(s.words[end:]) == len(s.words) - end
             if is_hour and not any(self.times.count_clock(s.words[n:i]) for n in range(i)):
                 day = next((n + days for n in range(i) if (days := self.times.count_day(s.words[n:i]))), i)
-                return f"{s.text(0, day)} {s.text(end, len(s.words))} {s.text(day, i)}".strip(" ,")
-        return text
+                return f"{s.text(0, day)} {_tail(s, end)} {s.text(day, i)}".strip(" ,")
+        return heard.text
 
     def _join_ends(self, text: str, offered: Offered) -> str:
         """The text with "from 5 to 9" for "at 5 and off at 9", where that is one rule by the clock, or with "and off when" for an
@@ -273,11 +303,11 @@ class WishMatcher(IntentMatcher):
         s = self._read(text)
         for i in range(2, len(s.words)):
             until = s.longest(self._book.values("until_limit"), i)
-            if until and until[1] < len(s.words):
-                rest = self._name_limit(s, i, until[1], offered) or s.text(until[1], len(s.words))
+            if until:
+                rest = self._name_limit(s, i, until[1], offered) or _tail(s, until[1])
                 joined = f"{s.text(0, i)} {until[0]} {rest}"
                 rules = [match for _, match in self._split(joined, offered, NO_TURN) if match and match.tool == "rule"]
-                if len(rules) == 2 and not any(str(rule.arguments.get("when")).startswith("every ") for rule in rules):
+                if len(rules) == 2:
                     return joined
         ends = [self._book.values(name) for name in ("off_word", "off_verb")]
         between = [self._book.values(one) for one in ("switch", "again_word", "on_word")]
@@ -291,15 +321,14 @@ class WishMatcher(IntentMatcher):
                 on = s.text(end, then) if s.end_of(between[2], end) == then else on
                 end = then
             behind = end + self.times.count_clock(near[end]) if begin > i and end < len(near) else end
-            off = 0 if is_off or behind == end else max(s.end_of(table, behind) for table in ends)  # "um 9 aus"
+            off = max(s.end_of(table, behind) for table in ends) if end < behind and not is_off else 0  # "um 9 aus"
             if (is_off or off) and end < behind:
-                at = next((n for n in range(i, begin) if s.end_of(self.words["at"], n)), i)  # "on at 6"
-                start, stop = (s.end_of(self.words["at"], n) or n for n in (at, end))
+                start, stop = (s.end_of(self.words["at"], n) or n for n in (i, end))
                 first, last = (next(iter(self.words[name])) for name in ("span_begins", "span_ends"))
-                tail = f"{s.text(stop, behind)} {on} {s.text(off or behind, len(s.words))}"
-                joined = f"{s.text(0, at)} {first} {s.text(start, begin)} {last} {tail}"
+                tail = f"{s.text(stop, behind)} {on} {_tail(s, off or behind)}"
+                joined = f"{s.text(0, i)} {first} {s.text(start, begin)} {last} {tail}"
                 match = self.match(joined, offered)
-                return joined if match and match.tool == "rule" and "when" in match.arguments else ""
+                return joined if match and match.tool == "rule" else ""
         return ""
 
     def _name_limit(self, s: Sentence, end: int, begin: int, offered: Offered) -> str:
@@ -337,7 +366,7 @@ class WishMatcher(IntentMatcher):
         s, shared = self._read(text), [*told[:1]]
         names = ("later_on", "calendar") if rest and first and first.tool in {"cron", "rule"} else ()
         ends = (end for name in names for _, end in self._reader.read(self._book.slot(name), s, 0))
-        end = next((end for end in ends if end < len(s.words)), 0)
+        end = next(ends, 0)
         for said, match in rest:
             is_now = self._read(said).holds(self._book.values("now_word"))
             moves = end and match and match.tool == "output" and self.moves(match) and not is_now
@@ -346,10 +375,10 @@ class WishMatcher(IntentMatcher):
             shared.append((said, again if is_alike or not moves else None))
         return shared
 
-    def _put_after(self, text: str, told: Sequence[Wish], last: ToolCall, passed: float) -> list[Wish]:
+    def _put_after(self, text: str, told: Sequence[Wish], last: LastTurn) -> list[Wish]:
         """Return `told`; "then" plans what is switched or told for the end of what was switched on just before."""
-        put, before = list[Wish](), last.arguments if last.name == "output" else {}
-        left = before.get("seconds", 0) - passed
+        put, before = list[Wish](), last.call.arguments if last.call.name == "output" else {}
+        left = before.get("seconds", 0) - sum(last.referents.get("_passed", ()))
         end, planned = ("", left) if left > 0 else None, None
         for said, match in told:
             tool = match.tool if match else ""
@@ -377,20 +406,24 @@ class WishMatcher(IntentMatcher):
         is_behind = len(head.words) in (head.end_of(then, i) for i in range(len(head.words)))
         return is_behind or any(s.end_of(then, i) for i in near)
 
+    def _put_last_days_first(self, heard: _Heard) -> str:
+        """The text with the days first that stand behind its last comma."""
+        return self._put_days_first(*heard) if "," in heard.text else heard.text
+
     def _put_days_first(self, text: str, offered: Offered, last: LastTurn) -> str:
         """The text with days before its hour that stand behind a comma: "remind me at 8 to water, but only on weekdays"."""
         head, comma, tail = text.rpartition(",")
         days = self._book.slot("only_days")
         if not comma and (cut := self._find_last_days(whole := self._read(text))):
-            head, tail = whole.text(0, cut), f"{next(iter(self.words['narrows']))} {whole.text(cut, len(whole.words))}"
+            head, tail = whole.text(0, cut), f"{next(iter(self.words['narrows']))} {_tail(whole, cut)}"
         s, first = Sentence(tail, self.words), Sentence(head, self.words)
         begin = next((i for i, word in enumerate(s.words) if word not in self.words["narrows"]), 0)
         reads = (end == len(s.words) for i in (begin, begin + 1) for _, end in self._reader.read(days, s, i))
         near = (i for i in range(len(first.words)) if self.times.count_part(first.words[i : i + MAX_SHORT_WORDS]))
         if not begin or not any(reads) or (at := next(near, -1)) < 0:
             return text
-        told = s.text(begin, len(s.words))
-        turned = f"{first.text(0, at) if at else ''} {told} {first.text(at, len(first.words))}".strip()
+        told = _tail(s, begin)
+        turned = f"{first.text(0, at)} {told} {_tail(first, at)}".strip()
         match = self.match(turned, offered, last)
         repeats = match is not None and (match.tool == "rule" or "cron_expr" in match.arguments)
         return turned if repeats and is_complete(match) else text
@@ -400,8 +433,9 @@ class WishMatcher(IntentMatcher):
         days, last = self._book.slot("only_days"), range(max(1, len(s.words) - MAX_SHORT_WORDS), len(s.words))
         return next((i for i in last for _, end in self._reader.read(days, s, i) if end == len(s.words)), 0)
 
-    def _drop_reason(self, text: str, offered: Offered, last: LastTurn) -> str:
-        """A text up to a comma behind which it only says why, or whom it is said to, or up to a "because" behind an order."""
+    def _drop_aside(self, heard: _Heard) -> str:
+        """A text up to a comma behind which it only says why, or whom it is said to."""
+        text, offered, last = heard
         for comma in islice(re.finditer(", ", text[:MAX_CHARS]), _MAX_WISHES):
             rest = text[comma.end() :]
             is_name = self._is_name(rest) and not is_complete(self.match(text, offered, last))
@@ -411,143 +445,134 @@ class WishMatcher(IntentMatcher):
                 intent = self.intents[match.intent]
                 if is_name or (intent.kind and (intent.after or match.arguments.get("action") in ENDS)):
                     return text[: comma.start()] + "?" * (text[-1:] == "?")
-        s, why = Sentence(text[:MAX_CHARS], self.words), self._book.values("clause_word")
-        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
-            if not (begin := s.end_of(why, i)) or self._asks_by_accent(s, i):
-                continue
+        return text
+
+    def _drop_reason(self, heard: _Heard) -> str:
+        """An order without the reason behind it: "stop the pump because it rains and the dog barks"."""
+        text, offered, last = heard
+        s = Sentence(text[:MAX_CHARS], self.words)
+        for i, begin in self._list_clauses(s, self._book.values("clause_word")):
             ends = [n for i in range(begin, len(s.words)) if (n := s.end_of(self.words["splits"], i))]
-            rests = [s.text(end, len(s.words)) if end < len(s.words) else "" for end in ends]  # "... and the dog barks"
             ifs = self._book.values("if_word")
             is_more = any(s.after_comma(n) or s.end_of(ifs, n) for n in range(begin, len(s.words)))
-            is_more = is_more or not all(map(self._gives_reason, rests))
+            is_more = is_more or not all(self._gives_reason(_tail(s, end)) for end in ends)
             head = s.text(0, i) + "?" * (s.asks and not s.holds(self.words["requests"]))
             match = None if is_more else self.match(head, offered, last)
-            if match and match.tool == "cron" and self.says_time(s.text(begin, len(s.words))):
+            if match and match.tool == "cron" and self.says_time(_tail(s, begin)):
                 continue  # "despiértame el lunes que viene a las 7"
             if is_whole(match) and match.score == 1.0 and self.moves(match):
                 whole = self.match(text, offered, last)
-                alike = (
-                    whole and whole.tool == "cron" and whole.arguments.get("action") == match.arguments.get("action")
-                )
-                return text if is_complete(whole) and (alike or whole.intent == match.intent) else head
+                action = whole.arguments.get("action") if whole and whole.tool == "cron" else "none"
+                is_alike = whole and (action == match.arguments.get("action") or whole.intent == match.intent)
+                return text if is_complete(whole) and is_alike else head
         return text
 
-    def _drop_cause(self, text: str, offered: Offered, last: LastTurn) -> str:
+    def _drop_cause(self, heard: _Heard) -> str:
         """The order behind a statement that says why: "my mother waters next week, so pause the watering for a week"."""
-        s, because = Sentence(text[:MAX_CHARS], self.words), self._book.values("so_word")
-        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED and "?" not in text else 0):
-            so = s.end_of(because, i)
-            begin = so or i * s.after_comma(i)
-            head, rest = s.text(0, i), s.text(begin, len(s.words))
-            told = self._verbs & {*s.words[:i]} and self._is_statement(self._read_behind_no(head))
+        text, offered, last = heard
+        s = Sentence(text[:MAX_CHARS], self.words)
+        for i, begin in self._list_clauses(s, self._book.values("so_word"), at_comma=True) if "?" not in text else ():
+            is_so, head = begin > i, s.text(0, i)
+            tells = not self._verbs.isdisjoint(s.words[:i]) and self._is_statement(self._read_behind_no(head))
             asks = s.end_of(self.words["questions"], 0) > 0  # "está ..."
-            told = told and (asks or not self._begins_order(Sentence(head, self.words)))
-            before = self.match(head, offered, last) if begin and (told or so) else None
-            if so and not told and Sentence(head, self.words).holds(self.words["negations"]):
-                told = before is not None and not before.tool  # "no need to water, but turn the lamp on"
-            told = told and not (is_whole(before) and self.moves(before))
-            match = self.match(rest, offered, last) if begin and told else None
-            tools = {"cron", "rule", "output"} if so else {"cron", "rule"}
+            tells = tells and (asks or not self._begins_order(Sentence(head, self.words)))
+            tells = tells or (is_so and Sentence(head, self.words).holds(self.words["negations"]))  # "no need to water"
+            before = self.match(head, offered, last) if tells else None
+            if not tells or (is_whole(before) and self.moves(before)):
+                continue
+            match = self.match(_tail(s, begin), offered, last)
+            tools = {"cron", "rule", "output"} if is_so else {"cron", "rule"}
             if not is_whole(match) or match.score < 1.0 or match.tool not in tools or not self.moves(match):
                 continue
-            if not so and self.intents[match.intent].after and s.end_of(self.words["negations"], begin):
-                continue  # "sorry, it is on monday, not tomorrow"
             spans = ((n, m) for n in range(len(s.words)) for m in range(n + 1, n + MAX_BARE_WORDS + 1))
             days = [n for n, m in spans if self.times.names_a_day(s.words[n:m])]
             has_end = not {match.arguments.get(name) for name in ("at", "when")} <= {None, "next"}
             pauses = has_end and match.arguments.get("action") in {"pause", "skip"}
             if pauses or not days or max(days) >= begin:
-                return rest
+                return _tail(s, begin)
         return text
 
-    def _drop_told_day(self, text: str, last: LastTurn) -> str:
+    def _drop_told_day(self, heard: _Heard) -> str:
         """A text behind a reminder without a part that says which day that is on: "oh no, that is a saturday, make it 8"."""
+        text, _, last = heard
         found = _DATE.search("".join(last.referents.get("_result", ())))
         if last.call.name != "cron" or not found or text.rstrip().endswith("?"):
             return text
         day = WEEKDAYS[date.fromisoformat(found[0]).weekday()]
         parts = SENTENCE_END.split(text)
-        tags = [part for part in parts if part.endswith("?") and len(part.split()) <= MAX_BARE_WORDS]  # "isn't it?"
+        tags = [part for part in parts if part.endswith("?")]  # "isn't it?"
         kept = [part for part in parts if part not in tags and not self._tells_day(part, day)]
         if len(parts) - len(kept) == len(tags):
             return text
-        return ", ".join(kept) if kept and (self.says_time(kept[-1]) or self.has_number(kept[-1])) else text
+        return ", ".join(kept) if kept and self.says_time(kept[-1]) else text
 
-    def _name_that_day(self, text: str, last: LastTurn) -> str:
+    def _name_that_day(self, heard: _Heard) -> str:
         """A text behind the reminders of a day, or behind one, with its name for "that day"."""
+        text, _, last = heard
         s, those = self._read(text), self._book.values("that_day")
         at = next((i for i in range(len(s.words)) if s.end_of(those, i)), -1)
         if at < 0 or not (last.call.name == "cron" or last.call.arguments == LOOK_UP):
             return text
-        day = str(self.said_before().get("_day") or last.call.arguments.get("at", "")).partition(" ")[0]
+        day = str(self.said_before().get("_day", "")).partition(" ")[0]
         name = next((word for word, meant in self.words["days"].items() if meant == day != ""), "")
-        end = s.end_of(those, at)
-        return (
-            f"{s.text(0, at) if at else ''} {name} {s.text(end, len(s.words)) if end < len(s.words) else ''}".strip()
-            if name
-            else text
-        )
+        return f"{s.text(0, at)} {name} {_tail(s, s.end_of(those, at))}".strip() if name else text
 
-    def _drop_once(self, text: str, offered: Offered) -> str:
+    def _drop_once(self, heard: _Heard) -> str:
         """A text without the "just once" that an alarm or a reminder ends with that comes once anyway."""
+        text, offered, _ = heard
         s, once = self._read(text), self._book.values("just_once")
         ends = {self._begin_of_polite(s), len(s.words)} if s.holds(once) and not s.asks else set[int]()
         for i in range(max(2, len(s.words) - 2 * MAX_SHORT_WORDS), len(s.words) if ends else 0):
             match = self.match(s.text(0, i), offered) if s.end_of(once, i) in ends else None
-            if is_whole(match) and match.tool == "cron" and match.arguments.get("action") == "add":
-                return text if _REPEATS & match.arguments.keys() else s.text(0, i)
+            is_new = is_whole(match) and match.tool == "cron" and match.arguments.get("action") == "add"
+            if match and is_new and not _REPEATS & match.arguments.keys():
+                return s.text(0, i)
         return text
 
     def _tells_day(self, text: str, day: str) -> bool:
         """Whether a text says that it is a day of the week, and no more."""
-        s, i, days = self._read(text.replace("'s ", " is ")), 0, set[str]()  # "tomorrow's saturday"
+        s = self._read(text.replace("'s ", " is "))  # "tomorrow's saturday"
         names = ("declines", "waits", "lead", "polite", "filler", "plain", "ignore", *(("it", "negations") * s.asks))
-        tables = [self.words[name] for name in names]
-        while i < len(s.words):
-            hit = s.longest(self.words["days"], i)
-            may_stand = s.words[i] in self._verbs or isinstance(self.words["numbers"].get(s.words[i]), float)  # "a"
-            end = hit[1] if hit else max((i + 1) * may_stand, *(s.end_of(table, i) for table in tables))
-            if not end:
-                return False
-            days |= {str(hit[0])} if hit else set()
-            i = end
-        return day in days <= {day, "", "tomorrow"} and not self._verbs.isdisjoint(s.words)
+        articles = {word for word, number in self.words["numbers"].items() if isinstance(number, float)}  # "a"
+        tables = [self.words["days"], dict.fromkeys(self._verbs | articles), *(self.words[name] for name in names)]
+        days = {str(one) for one in s.list_values(self.words["days"])}
+        is_all = s.skip(tables) == len(s.words) and not self._verbs.isdisjoint(s.words)
+        return is_all and day in days <= {day, "", "tomorrow"}
 
     def _is_name(self, text: str) -> bool:
         """Whether a text may be whom another one is said to: one word with a capital letter that has no meaning here."""
         word = text.strip(" .!?")
         return word.isalpha() and word[0].isupper() and not {word.lower()} & {*self._book.keys, *self._names}
 
-    def _drop_wrong_time(self, text: str) -> str:
+    def _drop_wrong_time(self, heard: _Heard) -> str:
         """What is right, of what also says what was wrong: "not monday, tuesday"; "monday not, tuesday" where one says so."""
-        s = self._read(text)
+        if heard.last.call.name not in {"cron", "rule"}:
+            return heard.text
+        s = self._read(heard.text)
         begin, size = self._skip_no(s), len(s.words)
         nots = [s.end_of(self._book.values("not_word"), i) or i for i in range(size)] + [size]
         times = [i + self.times.count_part(s.words[i : i + MAX_SHORT_WORDS]) for i in range(size)] + [size]
         for first, second in ((nots, times), (times, nots)):
             middle, end = first[begin], second[first[begin]]
             right = s.end_of(self._book.values("but_rather"), end) or end
-            wrong = s.words[middle:end] if first is nots else s.words[begin:middle]
-            is_alike = self.times.names_a_day(wrong) == self.times.names_a_day(s.words[right : times[right]])
-            if begin < middle < end and right < times[right] and is_alike:
+            if begin < middle < end and right < times[right]:
                 is_last = first is nots or any(map(s.after_comma, range(middle + 1, end + 1)))  # "tuesday, not monday"
-                return s.text(right, len(s.words)) if is_last else s.text(begin, middle)
-        return text
+                return _tail(s, right) if is_last else s.text(begin, middle)
+        return heard.text
 
-    def _name_both(self, text: str) -> str:
+    def _name_both(self, heard: _Heard) -> str:
         """The text with two outputs named where it says "both" of them: "fan and lamp, turn both off"."""
+        text = heard.text
         named, _, rest = text.partition(":") if ":" in text else text.partition(",")
         if len(self.list_outputs(named)) != 2:
             named, rest = rest, named
-        names, s = Sentence(named, self.words), Sentence(rest, self.words)
+        s = Sentence(rest, self.words)
         both = next((i for i in range(len(s.words)) if s.longest(self._book.values("both_word"), i)), -1)
-        acts = any(stem_word(word) in self._acts for word in names.words)
         asks = "?" in text or s.end_of(self.words["questions"], 0) > 0
-        if both < 0 or acts or asks or len(self.list_outputs(named)) != 2 or self.list_outputs(rest):
+        if both < 0 or asks or len(self.list_outputs(named)) != 2:
             return text
-        _, end = s.longest(self._book.values("both_word"), both) or ("", both)
-        tail = s.text(end, len(s.words)) if end < len(s.words) else ""
-        return f"{s.text(0, both) if both else ''} {named.strip()} {tail}".strip()
+        end = s.end_of(self._book.values("both_word"), both)
+        return f"{s.text(0, both)} {named.strip()} {_tail(s, end)}".strip()
 
     def _share_of_several(self, text: str, sure: float = SURE_PART) -> float:
         """How likely it is that several things are wished for, as the classifier has it where it is `sure` of anything."""
@@ -570,84 +595,89 @@ class WishMatcher(IntentMatcher):
         return s.asks and any(s.end_of(asks, i) for i in joints)
 
     def _match_as_said(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
-        whole = self.match(text, offered, last)
+        """The wishes in a text as it stands: what it means as a whole, or what its parts mean."""
+        whole, heard = self.match(text, offered, last), _Heard(text, offered, last)
+        is_sure = whole is not None and whole.score == 1.0
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
-        if whole and whole.tool in {"cron", "rule"} and self._read(text).holds(self._book.values("now_word")):
-            parts = self._split(text, offered, last)
-            if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output":
-                return parts  # "for 3 minutes now and again at 7"
-        if whole and whole.intent == "history_trend" and (now := self._find_value_asked(text, whole, offered, last)):
-            return [now, (text, whole)]
-        swallows = whole is not None and self._moves_with_text(whole) and not last.call.name
-        if swallows and whole and self._classifier:
-            is_several = self._share_of_several(text, 0.0) > SURE_SEVERAL
-            parts = self._split(text, offered, last) if is_several or whole.tool == "memory_store" else []
-            is_several &= any(match is None or match.intent != whole.intent for _, match in parts)
-            is_sure = whole.tool != "cron" or self._share_of_several(text, 0.0) > SURE_WHOLE
-            if parts and is_several and (is_sure or all(is_complete(match) for _, match in parts)):
+        for read in (self._split_now, self._ask_before_trend, self._split_text, self._split_note) if whole else ():
+            if whole and (parts := read(heard, whole)):
                 return parts
-            second = parts[1][1] if len(parts) > 1 else None
-            if len(parts) > 1 and self._read(parts[1][0]).end_of(self._book.values("remind_verb"), 0):
-                other = second if second and second.intent != whole.intent else None
-                return [parts[0], (parts[1][0], other), *parts[2:]]  # "note that they came in, and remind me in March"
-            if second and self.moves(second) and second.intent != whole.intent:
-                return [parts[0], (" ".join(said for said, _ in parts[1:]), None)]  # "note that ..., and switch it on"
-        note, mark, tail = text.rpartition(". ")
-        if mark and whole and whole.tool == "memory_store" and is_whole(order := self.match(tail, offered)):
-            first = self.match(note, offered, last)
-            if first and first.intent == whole.intent and self.moves(order) and order.score == 1.0:
-                return [(note, first), *self._match_as_said(tail, offered, last)]  # "note: fed the hens. Fan on."
-        twice = (whole is None or whole.score < 1.0) and self._asks_twice(text)
-        if (whole is None or whole.score < 1.0) and not last.call.name and not twice and self._is_one_question(text):
-            alone = [] if whole else self._match_sentences(text, offered, last)
-            return alone or [(text, whole)]
-        if whole and whole.score < 1.0 and is_complete(whole):  # a word was passed over
-            parts = self._split(text, offered, last)
-            if parts and all(is_complete(match) for _, match in (parts[:1] if twice else parts)):
-                return parts
-            told = last.call.name == "output" != whole.tool and not self.moves(whole)  # "off, it's loud"
-            return (self._match_sentences(text, offered, last) if told else []) or [(text, whole)]
+        is_one = not is_sure and not last.call.name and not self._asks_twice(text) and self._is_one_question(text)
+        if is_one:
+            return ([] if whole else self._match_sentences(*heard)) or [(text, whole)]
+        if whole and not is_sure and is_complete(whole):
+            return self._split_passed_over(heard, whole)
         if whole and whole.route in WHOLE_ROUTES and (whole.tool or whole.answer):
-            intent = self.intents[whole.intent]
-            if intent.last:  # it only says what was not understood as a whole
-                parts = self._split(text, offered, last)
-                done = [match for _, match in parts if is_complete(match)]
-                rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
-                if done and len(done) == len(parts) and rules < 2:
-                    return parts
-                if len(parts) == 1 and (unclear := parts[0][1]) and unclear.route == "unclear":
-                    return parts
-                alone = self._match_sentences(text, offered, last)
-                orders = [one for one in alone if self.moves(one[1])]
-                return orders or [(text, whole)]  # "my train is late, move the reminder for leaving to 5"
-            s = self._read(text)
-            joints = (s.end_of(self.words["splits"], i) for i in range(1, len(s.words)))
-            if not intent.kind and whole.tool and any(begin and self._begins_order(s, begin) for begin in joints):
-                parts = self._split(text, offered, last)  # "combien il fait et allume le ventilateur"
-                if len(parts) > 1 and all(is_complete(match) for _, match in parts):
-                    return parts
-            if not is_complete(whole) or not (intent.ask and self._has_text_slot(intent)):
-                is_aside = last.call.name == "output" and whole.tool != "output" and intent.kind == ""
-                is_more = last.call.name and not is_complete(whole) and whole.intent != "thanks"
-                goes_on = whole.missing or is_more or is_aside
-                return (self._match_sentences(text, offered, last) if goes_on else []) or [(text, whole)]
-            parts = self._split(text, offered, last, whole.intent)
-        else:
-            parts = self._split(text, offered, last)
-        return parts or self._match_sentences(text, offered, last) or [(text, whole)]
+            return self._split_whole(heard, whole)
+        return self._split(*heard) or self._match_sentences(*heard) or [(text, whole)]
 
-    def _find_value_asked(self, text: str, trend: IntentMatch, offered: Offered, last: LastTurn) -> Wish | None:
-        """The question before that of a trend, where it asks for the value itself: "how is the pressure, is it falling?"."""
-        s = Sentence(text, self.words)
-        for i in range(2, len(s.words) - 1):
-            head = s.text(0, i)
-            is_joint = s.after_comma(i) or s.end_of(self.words["splits"], i)
-            now = self.match(f"{head}?", offered, last) if is_joint else None
+    def _split_now(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """An order for now and a plan: "for 3 minutes now and again at 7"."""
+        is_plan = whole.tool in {"cron", "rule"} and self._read(heard.text).holds(self._book.values("now_word"))
+        parts = self._split(*heard) if is_plan else []
+        return parts if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output" else []
+
+    def _split_text(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """What is told beside a reminder or a note, which would take it into its text."""
+        if not self._moves_with_text(whole) or heard.last.call.name:
+            return []
+        is_several = self._share_of_several(heard.text, 0.0) > SURE_SEVERAL
+        parts = self._split(*heard) if is_several or whole.tool == "memory_store" else []
+        if is_several and any(match is None or match.intent != whole.intent for _, match in parts):
+            return parts
+        if len(parts) < 2 or not self._read(parts[1][0]).end_of(self._book.values("remind_verb"), 0):
+            return []
+        first, (said, second), *rest = parts
+        other = second if second and second.intent != whole.intent else None
+        return [first, (said, other), *rest]  # "note that they came in, and remind me in March"
+
+    def _split_note(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """A note and an order in a sentence of its own: "note: fed the hens. Fan on."."""
+        note, mark, tail = heard.text.rpartition(". ")
+        order = self.match(tail, heard.offered) if mark and whole.tool == "memory_store" else None
+        first = self.match(note, heard.offered, heard.last) if is_whole(order) and self.moves(order) else None
+        is_note = first is not None and first.intent == whole.intent
+        return [(note, first), *self._match_as_said(tail, heard.offered, heard.last)] if is_note else []
+
+    def _split_passed_over(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """The parts of a text that is understood as a whole but for a word, where they leave none out."""
+        parts = self._split(*heard)
+        if parts and all(is_complete(match) for _, match in parts[: 1 if self._asks_twice(heard.text) else None]):
+            return parts
+        tells = heard.last.call.name == "output" != whole.tool and not self.moves(whole)  # "off, it's loud"
+        return (self._match_sentences(*heard) if tells else []) or [(heard.text, whole)]
+
+    def _split_whole(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """The parts of a text that is understood as a whole, where that leaves something open."""
+        intent, alone = self.intents[whole.intent], list[Wish]([(heard.text, whole)])
+        if intent.last:  # it only says what was not understood as a whole
+            parts = self._split(*heard)
+            done = [match for _, match in parts if is_complete(match)]
+            rules = sum(one.tool == "rule" and one.arguments["action"] != "add" for one in done)  # numbers change
+            if len(parts) == 1 or (parts and len(done) == len(parts) and rules < 2):
+                return parts
+            return self._match_sentences(*heard) or alone  # "my train is late, move the reminder for leaving to 5"
+        if is_complete(whole) and intent.ask and self._has_text_slot(intent):
+            return self._split(*heard, whole.intent) or self._match_sentences(*heard) or alone
+        s = self._read(heard.text)
+        joints = (s.end_of(self.words["splits"], i) for i in range(1, len(s.words)))
+        if not intent.kind and whole.tool and any(begin and self._begins_order(s, begin) for begin in joints):
+            parts = self._split(*heard)  # "combien il fait et allume le ventilateur"
+            if len(parts) > 1 and all(is_complete(match) for _, match in parts):
+                return parts
+        is_aside = heard.last.call.name == "output" and whole.tool != "output" and intent.kind == ""
+        is_more = heard.last.call.name and not is_complete(whole) and whole.intent != "thanks"
+        return (self._match_sentences(*heard) if whole.missing or is_more or is_aside else []) or alone
+
+    def _ask_before_trend(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """The question for a value before that for its trend: "how is the pressure, is it falling?"."""
+        s = Sentence(heard.text, self.words)
+        for end in self._list_joints(s) if whole.intent == "history_trend" else ():
+            now = self.match(f"{s.text(0, end)}?", heard.offered, heard.last)
             if is_complete(now) and now.tool == "sensor_read":
-                is_same = now.arguments.get("quantity") == trend.arguments.get("quantity")
-                return (head, now) if is_same else None
-        return None
+                return [(s.text(0, end), now), (heard.text, whole)]
+        return []
 
     def _match_sentences(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
         """The one question, or the one order, beside sentences that only tell something."""
@@ -677,26 +707,24 @@ class WishMatcher(IntentMatcher):
             return []
         name = named.pop()
         match = self.match(self.put_for_it(order, name), offered)
-        if not is_whole(match) or match.tool != "output" or not self.intents[match.intent].acts:
-            return []
-        return [(order, match)] if match.arguments.get("name") == name else []  # "tick it off" ends no pump
+        is_of_it = is_whole(match) and match.arguments.get("name") == name  # "tick it off" ends no pump
+        return [(order, match)] if is_of_it else []
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
         s = Sentence(text[:MAX_CHARS], self.words)
-        tables = [self._book.values(name) for name in ("because_word", "aside_word")]
-        for i in range(2, len(s.words) - 1 if len(s.words) <= MAX_CLASSIFIED else 0):
-            is_bound = s.words[i - 1] in self._book.slot("unconditional").without
-            is_bound |= any(s.longest(one, i - 1) for one in (tables[0], self.words["bounds"], self.words["questions"]))
+        because, aside = self._book.values("because_word"), self._book.values("aside_word")
+        for i, _ in self._list_clauses(s, because, aside):
+            before = s.words[i - 1]
+            is_bound = before in self._book.slot("unconditional").without
+            is_bound |= any(s.longest(one, i - 1) for one in (because, self.words["bounds"], self.words["questions"]))
             is_bound |= s.longest(self._book.values("is_wrong"), i) is not None  # "30 is too high"
-            is_bound |= (
-                s.words[i - 1] in self.words["units"] and s.words[i] in self.words["before"]
-            )  # "2 days before ..."
-            end = s.end_of(tables[1], i)
+            is_bound |= before in self.words["units"] and s.words[i] in self.words["before"]  # "2 days before ..."
+            end = s.end_of(aside, i)
             near = s.words[end : end + MAX_SHORT_WORDS] if end else []
-            is_reason = s.longest(tables[0], i) or (near and not self.times.count_part(near))
-            if not is_bound and not s.after_comma(i) and is_reason:  # "before 3 pm" is none
-                yield [s.text(0, i), s.text(i, len(s.words)) + "?" * s.asks]
+            is_reason = s.longest(because, i) or (near and not self.times.count_part(near))  # "before 3 pm" is none
+            if not is_bound and not s.after_comma(i) and is_reason:
+                yield [s.text(0, i), _tail(s, i) + "?" * s.asks]
 
     def _match_beside(self, parts: list[str], offered: Offered, last: LastTurn, *, is_aside: bool) -> list[Wish]:
         """The part of a text that asks or orders, where the others only tell something."""
@@ -705,39 +733,41 @@ class WishMatcher(IntentMatcher):
         found = [self.match(part, offered, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if is_whole(first := found[0]):
-            intent, action = self.intents[first.intent], first.arguments.get("action")
-            if self._can_be_undone(first) or (last.call.name and ((intent.after and intent.kind) or action in ENDS)):
-                told[0] = False
-                told[1:] = [one or self._gives_reason(part) for one, part in zip(told[1:], parts[1:], strict=True)]
-        if told.count(False) != 1:
+            intent = self.intents[first.intent]
+            if self._can_be_undone(first) or (last.call.name and intent.after and intent.kind):
+                told = [bool(n) and (one or self._gives_reason(parts[n])) for n, one in enumerate(told)]
+        if told.count(False) != 1 or not is_whole(match := found[n := told.index(False)]):
             return []
-        part, match = next((part, match) for part, match, tells in zip(parts, found, told, strict=True) if not tells)
-        if not is_whole(match) or ("_beyond" in match.said and "?" not in part):  # "a warning then, 14 and above"
+        if self._belongs_together(match, parts, n, is_aside=is_aside):
             return []
-        intent = self.intents[match.intent]
-        if is_aside and not intent.kind:
-            return []  # "it was so hot"
-        rest = [Sentence(one, self.words) for one in parts if one != part]
-        own_time = self._book.values("own_time")
-        if match.tool == "sensor_history" and any(one.words and one.longest(own_time, 0) for one in rest):
-            return []  # "how warm was it, when I was out"
-        is_more = is_aside or any(not self._is_telling(one, 0) for one in rest if one.words)
-        if is_more and parts[-1] != part and (message := str(match.arguments.get("message", ""))) and message in part:
-            return []  # "remind me at 6 to feed the cat, the dog"
-        moves = self._can_be_undone(match) or match.arguments.get("action") in ENDS
-        begins = parts[0] == part and (moves or (last.call.name and intent.after))
-        reasons = [one for one in parts if one != part]
-        is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in reasons)
+        part, rest = parts[n], parts[:n] + parts[n + 1 :]
+        if n == 0 and (self._can_be_undone(match) or (last.call.name and self.intents[match.intent].after)):
+            return [(part, self._say_beside(match, rest[0]) if len(rest) == 1 and not found[1] else match)]
+        is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in rest)
         is_past &= not self._begins_order(Sentence(part, self.words))  # "I had thought of it, heater on"
-        is_clear = begins or (moves and not is_past and all(map(self._gives_reason, reasons)))
-        is_bare = "message" in intent.defaults and match.arguments.get("message") == intent.defaults["message"]
-        is_bare &= len(parts) == 2 and found[1] is None and self._verbs.isdisjoint(rest[0].words)
-        if begins and is_bare and not rest[0].longest(self.words["polite"], 0):  # "a shout at six? Plot inspection."
-            begin, end = rest[0].end_of(self._book.values("for_word"), 0), self._begin_of_polite(rest[0])
-            # "a timer for 5 minutes for the eggs, please"
-            message = rest[0].text(begin, end) if begin < end else parts[1]
-            match = match._replace(arguments=match.arguments | {"message": message.strip(" .!")})
-        return [(part, match)] if not intent.kind or is_clear else []
+        is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, rest))
+        return [(part, match)] if is_clear or not self.moves(match) else []
+
+    def _belongs_together(self, match: IntentMatch, parts: Sequence[str], n: int, *, is_aside: bool) -> bool:
+        """Whether what stands beside an order or a question, the part `n`, may belong to it."""
+        part, rest = parts[n], [Sentence(one, self.words) for one in (*parts[:n], *parts[n + 1 :])]
+        if "_beyond" in match.said and "?" not in part:
+            return True  # "a warning then, 14 and above"
+        if is_aside and not self.moves(match):
+            return True  # "it was so hot"
+        if match.tool == "sensor_history" and any(one.longest(self._book.values("own_time"), 0) for one in rest):
+            return True  # "how warm was it, when I was out"
+        message = str(match.arguments.get("message", "")) if n < len(rest) else ""
+        is_more = is_aside or any(not self._is_telling(one, 0) for one in rest if one.words)
+        return is_more and message != "" and message in part  # "remind me at 6 to feed the cat, the dog"
+
+    def _say_beside(self, match: IntentMatch, said: str) -> IntentMatch:
+        """A reminder without a text that says what stands beside it: "a shout at six? Plot inspection."."""
+        s = Sentence(said, self.words)
+        if not self._lacks_text(match) or not self._verbs.isdisjoint(s.words):
+            return match
+        message = s.text(s.end_of(self._book.values("for_word"), 0), self._begin_of_polite(s))  # "for the eggs, please"
+        return match._replace(arguments=match.arguments | {"message": message})
 
     def _can_be_undone(self, match: IntentMatch) -> bool:
         """Whether a match is an order that can be taken back, or a rule, which waits for a yes."""
@@ -754,7 +784,7 @@ class WishMatcher(IntentMatcher):
         """A sentence without the "no wait" that it begins with: "no wait it is wet already"."""
         s = Sentence(text, self.words)
         begin = self._skip_no(s)
-        return Sentence(s.text(begin, len(s.words)), self.words) if 0 < begin < len(s.words) else s
+        return Sentence(_tail(s, begin), self.words) if 0 < begin < len(s.words) else s
 
     def _only_tells(self, text: str, match: IntentMatch | None) -> bool:
         """Whether a sentence asks and orders nothing."""
@@ -782,126 +812,155 @@ class WishMatcher(IntentMatcher):
         """Whether a sentence behind an order only says why: it names and orders nothing. `is_told`: it has a verb, too."""
         s, words = self._read_behind_no(text), self.words
         begin = self._after_because(s)
-        tells = begin > 0 or not self._verbs.isdisjoint(s.words) or (s.words[:1] and s.words[-1] in words["it"])
         is_wish = s.end_of(self._book.values("own_wish"), begin) > 0  # "I want to put the pumpkin out"
         is_wish &= not (s.asks or self._says_if(s))
-        is_why = is_told and s.end_of(self._book.values("reason_word"), 0) > 0  # "because he closes"
-        if not (is_wish or self._is_statement(s)) or (is_told and (len(s.words) < 2 or not tells)):
+        if not (is_wish or self._is_statement(s)):
             return False
-        names = ("but_word", "drop_verb", "again_word", "every_output")
-        tables: list[Mapping[str, Any]] = [words[name] for name in ("days", "units", "declines", "agrees", "packs")]
+        tells = begin > 0 or not self._verbs.isdisjoint(s.words) or s.words[-1] in words["it"]
+        if is_told and (len(s.words) < 2 or not tells):
+            return False
+        is_why = is_told and s.end_of(self._book.values("reason_word"), 0) > 0  # "because he closes"
+        spans = map(self._book.values, ("but_word", "drop_verb", "again_word", "every_output"))
+        tables = [*spans, *(words[name] for name in ("days", "units", "declines", "agrees", "packs"))]
         tables += [words["splits"]] * (not is_why)
-        outputs = {phrase: one for phrase, one in self._names.items() if one[0] == "output"}
-        outputs = {} if self._means_quantity(self._read(text)) else outputs  # "there is little light in the greenhouse"
-        tables += [outputs, dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
-        tables += [*(self._book.values(name) for name in names)]
-        is_more = any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:])
-        words_of = (words["past"], *(self._book.values(name) for name in ("quantity", "running_word")))
-        states = frozenset(chain(*words_of))  # "I called her", "it is warm", "he is closed"
-        acts = (word for word in s.words[begin:] if word not in states and stem_word(word) not in states)
-        orders = not (is_wish or is_why) and any(stem_word(word) in self._acts for word in acts)
-        is_more |= orders or any(map(s.holds, tables))
+        tables += [dict.fromkeys(self._book.slot("message").without)]  # "..., weather permitting"
+        if not self._means_quantity(self._read(text)):  # "there is little light in the greenhouse"
+            tables += [{phrase: one for phrase, one in self._names.items() if one[0] == "output"}]
+        if any(map(s.holds, tables)):
+            return False
+        if any(word[0].isdigit() or words["numbers"].get(word, 1) != 1 for word in s.words[begin:]):
+            return False
         is_own = is_told and s.words[0] in self._verbs and s.words[1] in words["tells"]  # "hab ich schon"
         is_article = not words["numbers"].keys().isdisjoint(s.words[begin : begin + 1])  # "ein Gewitter kommt"
-        named = () if is_article else ("off_word", "on_word", "off_verb")
-        firsts = [self._book.values(name) for name in named]
-        firsts += [] if is_own else [words["questions"]]
-        return not is_more and not any(s.end_of(table, begin) for table in firsts)
+        firsts = [self._book.values(name) for name in ("off_word", "on_word", "off_verb") if not is_article]
+        if any(s.end_of(table, begin) for table in (*firsts, *([] if is_own else [words["questions"]]))):
+            return False
+        states = {*chain(words["past"], *map(self._book.values, ("quantity", "running_word")))}
+        acts = (
+            word for word in s.words[begin:] if not {word, stem_word(word)} & states
+        )  # "I called her", "it is warm"
+        return is_wish or is_why or not any(stem_word(word) in self._acts for word in acts)
 
     def list_parts(self, match: IntentMatch) -> list[IntentMatch]:
         """The calls that one sentence needs: its parts, or the reading of a second sensor that it is compared with."""
-        if "_other" in match.said and not match.missing and match.arguments.get("sensor") != match.said["_other"]:
-            return [match, match._replace(arguments=match.arguments | {"sensor": match.said["_other"]})]
-        if "_wrong" in match.said and not match.missing:
-            return [match._replace(arguments={"action": "off", "name": match.said["_wrong"]}), match]
-        if "_more" in match.said and not match.missing:
-            return [match, *(_add_arguments(match, more) for more in match.said["_more"])]
+        said = {} if match.missing else match.said
+        if "_other" in said:
+            return [match, match._replace(arguments=match.arguments | {"sensor": said["_other"]})]
+        if "_wrong" in said:
+            return [match._replace(arguments={"action": "off", "name": said["_wrong"]}), match]
+        if "_more" in said:
+            return [match, *(match._replace(arguments=match.arguments | more) for more in said["_more"])]
         parts = self.intents[match.intent].parts.split()
         return [make_match(self.intents[name], match.said, 1.0, "template") for name in parts]
 
     def _split(self, text: str, offered: Offered, last: LastTurn, timed: str = "") -> list[Wish]:
         """The wishes in a row; none where the first is not understood alone. `timed`: the intent that each has to mean."""
         s = Sentence(text, self.words, self._names)
-        if len(s.words) > MAX_CLASSIFIED:
-            return []
-        halves, asking = self.words["halves"], self.words["questions"]
-        places = [i for i in range(1, len(s.words)) if s.longest(self.words["splits"], i) or s.after_comma(i)]
-        polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
-        # Neither in "a las diez y media" nor behind the first word of "no, 7 is better. We eat at 8".
-        places = [i for i in places if i < polite and not s.longest(halves, i)]
-        places = [i for i in places if not self.is_all_of(s.text(0, i), "declines", "waits")]
-        for i in islice(places, _MAX_WISHES):
-            hit = s.longest(self.words["splits"], i)
-            then = hit[1] if hit else i
-            if then >= len(s.words) or s.longest(self.words["bounds"], then):
-                return []  # "every two hours ..., until 8": the end is of the first
-            mark = "?" * (s.asks and not s.holds(self.words["requests"]))
-            if not hit and "?" not in s.raw and s.words[0] in self.words["verbs"] and s.end_of(asking, 0):
-                return []  # "ist es dunkel, Licht an": a condition
-            head, tail = f"{s.text(0, i)}{mark}", f"{s.text(then, len(s.words))}{mark}"
-            last_word = len(s.words) - 1
-            for ending in ("",) if timed or last_word in s.counts else ("", s.text(last_word, len(s.words))):
-                first = self.match(f"{s.text(0, i)} {ending}{mark}", offered, last)
-                asks = s.end_of(self.words["questions"], then) > 0
-                if first is None or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
-                    continue
-                if not is_complete(first) or (ending and self._moves_with_text(first)):
-                    continue  # "todo: turn off the heater": a thing of two ends
-                if timed and first.intent != timed:
-                    continue
-                if i == 1 and not self.moves(first) and s.holds(self.words["ends"]):
-                    continue  # "fan and lamp off": the first is not asked about
-                is_done = first.tool in {"output", "memory_store", "memory_forget"} and self.moves(first)
-                is_done |= first.tool in {"cron", "rule"} and first.arguments.get("action") in _STOPS
-                is_told = not asks or (
-                    not s.asks and s.end_of(self._book.values("aside_word"), then) > 0
-                )  # "hay", "il y a"
-                if is_done and is_told and not (ending or hit or timed) and self._gives_reason(tail, is_told=True):
-                    return [(head, first)]  # "lamp on, it is dark in here"
-                rest = self._continue(s, i, tail, first, offered, timed=bool(timed))
-                if ending and first.score < 1.0 and rest and _is_other_time(first, rest[0][1]):
-                    continue  # "further back, since monday"
-                rest = rest if hit or all(is_complete(match) for _, match in rest) else []
-                kinds = [self.intents[one.intent].kind if one else "" for one in (first, *(one for _, one in rest))]
-                if "acts" in kinds and s.words[-1] in self.words["negates_last"]:
-                    continue
-                if ending and any(kinds) and not (rest and rest[0][1] and rest[0][1].intent == first.intent):
-                    continue  # "fan and lamp are off", "fan and lamp not off"
-                is_output = first.tool in {"output", "output_history"}  # "how warm is it, fan on" is two things
-                is_search = first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
-                asks_first = self._asks_or_orders(s, i)
-                tells = hit and (is_output or is_search or (s.holds(self.words["past"]) and not asks_first))
-                is_open = (hit or is_output) and not kinds[0] and any(kinds)
-                tells = tells or (first.score < 1.0 and not asks_first)  # "keep an eye on the tank and warn me ..."
-                if is_open and (tells or not self._begins_order(s, then)):  # "are the fan and the lamp on"
-                    same = self._continue_alike(s, i, tail, first, offered, 4)
-                    same = same or (self.match(f"{tail}?", offered, last) if asks_first else None)
-                    rest = [(tail, same)] if is_complete(same) and not self.moves(same) else []
-                if self._is_half_said(first, s, then, rest):
-                    rest = [(tail, None)]
-                scores = [one.score for one in (first, *(one for _, one in rest)) if one]
-                if not asks and any(EXACT_SCORE < score < 1.0 for score in scores):
-                    continue  # a word was passed over in one of them
-                reads = not (asks or self.moves(first) or self._asks_or_orders(s, i))
-                bare = not hit or (i < MAX_BARE_WORDS and stem_word(s.words[then]) not in self._acts)
-                sets = [one for _, one in rest if one and one.tool == "output" and one.arguments.get("action") == "set"]
-                if reads and bare and sets:
-                    continue  # "every other day, at 8, pump on", "luz y bomba on": words that were only nearly read
-                if names := _find_half_days([first, *(match for _, match in rest)]):
-                    say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
-                    return [(text, IntentMatch(first.intent, "", {}, say, 1.0, "unclear"))]
-                found = [first, *(match for _, match in rest)]
-                days_said = any("_only" in one.said for one in found if one)
-                if days_said and last.call.name == "cron" and self.says_time(tail):  # "monday to friday, then at 5"
-                    return [(text, _join_days(found) if len(found) == 2 else None)]
-                moves = not timed and not last.call.name and any(map(self.moves, found))
-                moves = moves and len({one.intent for one in found if one}) > 1
-                moves = moves and found[-1] is not None and not found[-1].intent.startswith("rule_and_off")
-                if moves and not hit and self._share_of_several(text) < MIN_SEVERAL:
-                    return []  # "below 12 volts, turn the light off"
-                if rest and not self._is_conditional(s, found):
-                    return [(head, first), *rest]
+        for cut in self._list_cuts(s, offered, last, timed) if len(s.words) <= MAX_CLASSIFIED else ():
+            if self._is_done_for_reason(cut):
+                return [(cut.head, cut.first)]
+            rest = self._find_rest(cut, offered, last)
+            if rest is None:
+                continue
+            found = [cut.first, *(match for _, match in rest)]
+            if names := _find_half_days(found):
+                say = fill_fields(self.say["which"], {"names": names})  # "on at 2 and off at 4"
+                return [(text, IntentMatch(cut.first.intent, "", {}, say, 1.0, "unclear"))]
+            if last.call.name == "cron" and any("_only" in one.said for one in found if one):
+                return [(text, _join_days(found) if len(found) == 2 else None)]  # "monday to friday, then at 5"
+            if not cut.is_joined and not timed and not last.call.name and self._is_one_order(text, found):
+                return []
+            if rest and not self._is_conditional(s, found):
+                return [(cut.head, cut.first), *rest]
         return []
+
+    def _list_cuts(self, s: Sentence, offered: Offered, last: LastTurn, timed: str) -> Iterator[_Cut]:
+        """Where a sentence may part, as far as what stands before is understood."""
+        questions, mark = self.words["questions"], "?" * (s.asks and not s.holds(self.words["requests"]))
+        is_condition = "?" not in s.raw and s.words[:1] and s.words[0] in self.words["verbs"] and s.end_of(questions, 0)
+        last_word = len(s.words) - 1
+        endings = [""] if timed or last_word in s.counts else ["", _tail(s, last_word)]
+        for end in islice(self._list_joints(s), _MAX_WISHES):
+            begin = s.end_of(self.words["splits"], end) or end
+            if begin >= len(s.words) or s.longest(self.words["bounds"], begin):
+                return  # "every two hours ..., until 8": the end is of the first
+            if begin == end and is_condition:
+                return  # "ist es dunkel, Licht an"
+            asks = s.end_of(questions, begin) > 0
+            for ending in endings:
+                first = self.match(f"{s.text(0, end)} {ending}{mark}", offered, last)
+                if not is_complete(first) or first.route not in (_READ_ROUTES if asks else WHOLE_ROUTES):
+                    continue
+                is_of_both = not (ending and self._moves_with_text(first))  # not "todo: turn off the heater"
+                if is_of_both and timed in {"", first.intent}:
+                    head, tail = f"{s.text(0, end)}{mark}", f"{_tail(s, begin)}{mark}"
+                    yield _Cut(s, end, begin, head, tail, ending, first, timed, asks)
+
+    def _list_joints(self, s: Sentence) -> Iterator[int]:
+        """The words that a comma or an "and" stands before."""
+        polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
+        for i in range(1, polite):
+            is_joint = s.longest(self.words["splits"], i) or s.after_comma(i)
+            # Neither in "a las diez y media" nor behind the first word of "no, 7 is better. We eat at 8".
+            if (
+                is_joint
+                and not s.longest(self.words["halves"], i)
+                and not self.is_all_of(s.text(0, i), "declines", "waits")
+            ):
+                yield i
+
+    def _is_done_for_reason(self, cut: _Cut) -> bool:
+        """Whether behind something to be done at once a comma follows, and why: "lamp on, it is dark in here"."""
+        first, s = cut.first, cut.s
+        is_done = first.tool in {"output", "memory_store", "memory_forget"} and self.moves(first)
+        is_done |= first.tool in {"cron", "rule"} and first.arguments.get("action") in _STOPS
+        tells = not cut.asks or (not s.asks and s.end_of(self._book.values("aside_word"), cut.begin) > 0)  # "il y a"
+        is_plain = not (cut.ending or cut.is_joined or cut.timed)
+        return is_done and tells and is_plain and self._gives_reason(cut.tail, is_told=True)
+
+    def _find_rest(self, cut: _Cut, offered: Offered, last: LastTurn) -> list[Wish] | None:
+        """What follows a first wish; None where it shows that the sentence does not part there."""
+        rest = self._continue(cut, offered)
+        if not cut.is_joined and not all(is_complete(match) for _, match in rest):
+            rest = []
+        intents = [self.intents[match.intent] for match in (cut.first, *(match for _, match in rest)) if match]
+        moves = any(intent.kind for intent in intents)
+        if any(intent.acts for intent in intents) and cut.s.words[-1] in self.words["negates_last"]:
+            return None
+        is_alike = rest and rest[0][1] and rest[0][1].intent == cut.first.intent
+        if cut.ending and moves and not is_alike:
+            return None  # "fan and lamp are off", "fan and lamp not off"
+        if moves and not self.moves(cut.first) and self._goes_on_asking(cut):
+            rest = self._ask_on(cut, offered, last)
+        if self._is_half_said(cut.first, cut.s, cut.begin, rest):
+            rest = [(cut.tail, None)]
+        scores = [match.score for match in (cut.first, *(match for _, match in rest)) if match]
+        if not cut.asks and any(EXACT_SCORE < score < 1.0 for score in scores):
+            return None  # a word was passed over in one of them
+        return rest
+
+    def _goes_on_asking(self, cut: _Cut) -> bool:
+        """Whether what follows a question may be asked, too: "are the fan and the lamp on"; "how warm is it, fan on" not."""
+        is_output = cut.first.tool in {"output", "output_history"}
+        is_search = cut.first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
+        if cut.is_joined and (is_output or is_search):
+            return True
+        is_vague = cut.first.score < 1.0 and not self._asks_or_orders(cut.s, cut.end)
+        return is_vague and (cut.is_joined or is_output)  # "keep an eye on the tank and warn me ..."
+
+    def _ask_on(self, cut: _Cut, offered: Offered, last: LastTurn) -> list[Wish]:
+        """What follows a question, as a question."""
+        same = self._continue_alike(cut, offered, 4)
+        if not same and self._asks_or_orders(cut.s, cut.end):
+            same = self.match(f"{cut.tail}?", offered, last)
+        return [(cut.tail, same)] if is_complete(same) and not self.moves(same) else []
+
+    def _is_one_order(self, text: str, found: Sequence[IntentMatch | None]) -> bool:
+        """Whether parts at a comma that mean different things are one order: "below 12 volts, turn the light off"."""
+        if not any(map(self.moves, found)) or len({match.intent for match in found if match}) < 2:
+            return False
+        is_pair = found[-1] is None or found[-1].intent.startswith("rule_and_off")
+        return not is_pair and self._share_of_several(text) < MIN_SEVERAL
 
     def _is_half_said(self, first: IntentMatch, s: Sentence, begin: int, rest: Sequence[Wish]) -> bool:
         """Whether what follows leaves open when or how long an order is meant: "the fan and the pump at 8 for a minute"."""
@@ -911,7 +970,7 @@ class WishMatcher(IntentMatcher):
         if match.tool == "output" and match.arguments == LOOK_UP:
             return not any(s.longest(self.words["questions"], i) for i in range(begin, len(s.words)))
         is_end = "off" in {match.arguments.get("action"), *str(match.arguments.get("message", "")).split('"')}
-        tail = Sentence(s.text(begin, len(s.words)), self.words)  # "and in two hours off"
+        tail = Sentence(_tail(s, begin), self.words)  # "and in two hours off"
         ends_it = any(tail.holds(self._book.values(one)) for one in ("off_word", "off_verb"))
         is_end |= ends_it and "seconds" in match.arguments
         is_now = any(s.longest(self._book.values("now_word"), i) for i in range(begin))
@@ -920,17 +979,17 @@ class WishMatcher(IntentMatcher):
             return not is_now  # "... daily at 8" of both?
         if is_end or stem_word(s.words[begin]) in self._acts or not (_switches(first) and _switches(match)):
             return False
-        is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}") and "at" in match.arguments
+        is_day = str(first.arguments.get("at", "")).endswith(f" {NO_HOUR}")
         if is_day and not any(self.times.names_a_time(s.words[i:begin]) for i in range(begin)):
             return True  # "monday and friday from 6 to 9"
         level = str(match.arguments.get("level", ""))
         if first.arguments.get("level") == "on" and level.isdecimal() and int(level) <= 24 and "%" not in s.raw:
-            return True  # or is it the hour?
-        is_same, is_level = (first.arguments.get(one) == match.arguments.get(one) for one in ("name", "level"))
-        if is_now:
-            return is_same  # "now and then at 8" changes nothing of now
+            return True  # "the lamp on at 7 and 20": it may be the hour
+        if is_now:  # "now and then at 8" changes nothing of now
+            return bool(first.arguments.get("name") == match.arguments.get("name"))
         is_longer = "seconds" in match.arguments and {"seconds"} == match.arguments.keys() - first.arguments.keys()
-        return first.tool != match.tool or (is_longer and is_level)  # not "to 30 %, and the fan for 5 minutes"
+        is_alike = first.arguments.get("level") == match.arguments.get("level")
+        return first.tool != match.tool or (is_longer and is_alike)  # not "to 30 %, and the fan for 5 minutes"
 
     def _begins_order(self, s: Sentence, begin: int = 0) -> bool:
         """Whether an order begins at a word, with its verb, behind words that say nothing."""
@@ -952,45 +1011,43 @@ class WishMatcher(IntentMatcher):
         tells_end = any(match and match.intent == "cron_after" for match in matches[1:])  # "... when it is done"
         return switches and (has_limit or (self._says_if(s) and not tells_end))
 
-    def _continue(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, *, timed: bool
-    ) -> list[Wish]:
+    def _continue(self, cut: _Cut, offered: Offered) -> list[Wish]:
         """What follows a first wish, which may leave out the words that the first began with: "and the light"."""
-        if not timed:
-            call = ToolCall("", first.tool, first.arguments)
-            referents = {
-                name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)
-            }
-            rest = self._match_as_said(tail, offered, LastTurn(referents, call))
-            rest = [(said, None if match and _lacks_job(match) else match) for said, match in rest]
-            reads = rest and rest[0][1] and not self.moves(rest[0][1])
-            bare = reads and self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
-            if all(is_whole(match) for _, match in rest):
-                same = self._continue_alike(s, end, tail, first, offered, 4) if bare else None
-                devices = self._book.slot("device").before
-                is_device = same is not None and str(same.arguments.get("name", "")).rpartition("_")[2] in devices
-                return [(tail, same)] if is_device else rest  # "turn on the fan and the light": not how bright it is
-            if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
-                return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
-        lead = self._core(s)[0][-1] if timed else 2  # "could you remind me at 6 ..."
-        for begin in range(min(end, lead + 2), lead, -1) if timed else ():
-            more = self._split(f"{s.text(0, begin)} {tail}", offered, NO_TURN, timed=first.intent)
-            if more and all(is_complete(match) for _, match in more):
-                return more  # "and at 9 of the post, and at 10 of the bank"
-        same = self._continue_alike(s, end, tail, first, offered, lead + 2)
-        is_in = Sentence(tail, self.words).longest(self.words["within"], 0)
-        is_long = is_in or first.intent == "cron_timer"
-        if same and (not timed or is_long or "at_seconds" not in same.arguments):  # "..., a minute with the pump"
-            return [(tail, same)]
-        moves = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(s.raw)
-        return [(tail, None)] if moves and not timed else []
+        if cut.timed:
+            return self._continue_timed(cut, offered)
+        first, tail = cut.first, cut.tail
+        referents = {name: [value] for name, value in first.arguments.items() if isinstance(value, str | int | float)}
+        rest = self._match_as_said(tail, offered, LastTurn(referents, ToolCall("", first.tool, first.arguments)))
+        rest = [(said, None if match and _lacks_job(match) else match) for said, match in rest]
+        if all(is_whole(match) for _, match in rest):
+            is_bare = self.intents[first.intent].acts and len(tail.split()) <= MAX_BARE_WORDS
+            is_asked = is_bare and not self.moves(rest[0][1])
+            same = self._continue_alike(cut, offered, 4) if is_asked else None
+            return [(tail, same)] if same else rest  # "turn on the fan and the light": not how bright it is
+        if self._moves_with_text(first) and any(self.moves(match) for _, match in rest):
+            return [(tail, None)]  # "note that I fed the tomatoes and remind me again in a week"
+        same = self._continue_alike(cut, offered, 4)
+        is_open = self.intents[first.intent].kind in {"acts", "adds"} or self._asks_twice(cut.s.raw)
+        return [(tail, same)] if same or is_open else []
 
-    def _continue_alike(
-        self, s: Sentence, end: int, tail: str, first: IntentMatch, offered: Offered, most: int
-    ) -> IntentMatch | None:
+    def _continue_timed(self, cut: _Cut, offered: Offered) -> list[Wish]:
+        """What follows a first wish at a time of its own: "remind me at 8 of the bread, at 9 of the post, at 10 of the bank"."""
+        lead = self._core(cut.s)[0][-1]  # "could you remind me at 6 ..."
+        for begin in range(min(cut.end, lead + 2), lead, -1):
+            more = self._split(f"{cut.s.text(0, begin)} {cut.tail}", offered, NO_TURN, timed=cut.timed)
+            if more and all(is_complete(match) for _, match in more):
+                return more
+        same = self._continue_alike(cut, offered, lead + 2)
+        is_in = Sentence(cut.tail, self.words).longest(self.words["within"], 0)
+        is_length = same is not None and "at_seconds" in same.arguments  # "..., a minute with the pump"
+        is_meant = same and (is_in or cut.first.intent == "cron_timer" or not is_length)
+        return [(cut.tail, same)] if is_meant else []
+
+    def _continue_alike(self, cut: _Cut, offered: Offered, most: int) -> IntentMatch | None:
         """What a tail means behind the words that the first wish began with, where that is the same intent."""
+        s, end, tail, first = cut.s, cut.end, cut.tail, cut.first
         told = not self.words["reported"].keys().isdisjoint(Sentence(tail, self.words).words)  # "fan off, says my wife"
-        is_apart = first.tool == "memory_search" and f"? {tail}" in s.raw and "?" not in tail
+        is_apart = first.tool == "memory_search" and f"? {tail}" in s.raw
         told |= is_apart and self._is_statement(Sentence(tail, self.words))  # "... the beans? It must be noted."
         is_text = self._moves_with_text(first)  # "remind me at 8 of the bread": German "die" is no "it" there
         said = [] if is_text else [self.put_for_it(s.text(0, end), tail)]  # "turn it off and the light"
@@ -1001,8 +1058,7 @@ class WishMatcher(IntentMatcher):
         named = self.list_outputs(tail)
         for text in () if told else said:
             match = self.match(text, offered)
-            is_more = match is not None and "_more" in match.said and len(named) == 1  # the first one again
-            if not is_whole(match) or match.intent != first.intent or is_more:
+            if not is_whole(match) or match.intent != first.intent:
                 continue
             if "_span" in match.said and _PLANNED_LEVEL.search(str(first.arguments)):
                 return None  # "the lamp at 7 to 40 and at 9 to 20"
@@ -1010,6 +1066,11 @@ class WishMatcher(IntentMatcher):
             if not new.items() <= first.arguments.items():  # "..., it is hot" orders nothing
                 return match
         return None
+
+
+def _tail(s: Sentence, begin: int) -> str:
+    """The words of a sentence from word `begin` on; '' behind its last one."""
+    return s.text(begin, len(s.words))
 
 
 def _join_moves(told: Sequence[Wish], last: LastTurn) -> list[Wish]:
@@ -1053,11 +1114,13 @@ def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
 
 
-def _is_other_time(first: IntentMatch, other: IntentMatch | None) -> bool:
-    """Whether two questions are the same but for the time that they are about."""
-    if other is None or first.tool != other.tool:
-        return False
-    return {name for name, value in first.arguments.items() if other.arguments.get(name) != value} == {"when"}
+def _drop_repeated(told: Sequence[Wish]) -> list[Wish]:
+    """The wishes without those that an earlier one says, too, or that a later one takes in."""
+    calls = [(match.tool, match.arguments, match.said) if match and match.tool else None for _, match in told]
+    again = {n for n, call in enumerate(calls) if call and call in calls[:n]}
+    steps = [n for n, (_, match) in enumerate(told) if match and match.intent == "output_step"]
+    kept = [wish for n, wish in enumerate(told) if n not in again and n not in steps[1:]]  # "too bright, dim it"
+    return [wish for n, wish in enumerate(kept) if not _takes_in(kept[n + 1 :], wish[1])]
 
 
 def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
@@ -1066,18 +1129,15 @@ def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
     later = [one.arguments for _, one in told if one and one.tool == "output"]
     if match and match.intent == "output_step":
         return any(one.get("name") == given.get("name") for one in later)
-    is_again = given.get("action") == "set" and "seconds" not in given  # "on low, about a third"
-    is_again &= any(one.get("action") == "set" and one.get("name") == given.get("name") for one in later)
-    return bool(given) and (is_again or any("seconds" in one and given.items() < one.items() for one in later))
+    is_lasting = given.get("action") == "set" and "seconds" not in given  # "on low, about a third"
+    return is_lasting and any(one.get("action") == "set" and one.get("name") == given.get("name") for one in later)
 
 
 def _join_days(matches: Sequence[IntentMatch | None]) -> IntentMatch | None:
     """One change of a job of two, of which one says its days and the other its hour; None where they do not."""
     days, hour = sorted(matches, key=lambda one: one is None or "_only" not in one.said)
-    if days is None or hour is None or hour.intent != "cron_correct" or "_only" in hour.said:
-        return None
-    joined = join_days(days.arguments, hour.arguments)
-    return days._replace(arguments=joined) if joined else None
+    joined = join_days(days.arguments, hour.arguments) if days and hour else None
+    return days._replace(arguments=joined) if days and joined else None
 
 
 def _switches(match: IntentMatch) -> bool:
@@ -1101,12 +1161,3 @@ def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
     late = format_clock(count_minutes(clocks[0]) + 720)
     are_open = len(clocks) == len(times) and all("_later" in match.intent for match in plans)
     return f"{clocks[0]}, {late}" if are_open or late in times else ""
-
-
-def _add_arguments(match: IntentMatch, more: Mapping[str, Any]) -> IntentMatch:
-    """Return a match with more arguments; what begins with "_" says how the result is told, and is none."""
-    told = {name: value for name, value in more.items() if name[0] == "_"}
-    return match._replace(
-        arguments={**match.arguments, **{name: value for name, value in more.items() if name not in told}},
-        said={**match.said, **told},
-    )
