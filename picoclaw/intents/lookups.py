@@ -230,8 +230,8 @@ class Lookup:
 def merge_calls(calls: list[tuple[ToolCall, str]]) -> list[tuple[ToolCall, str]]:
     """The calls of a turn without what was only looked up, and without one that failed where another was made instead."""
     names = [call.name for call, _ in calls]
-    if len(calls) != 2:
-        return calls
+    if len(calls) != 2 or calls[1][0].id == f"{calls[0][0].id}-1":
+        return calls  # "fan and lamp on": both were made at once
     (asked, own), (_, other) = calls
     if names == ["sensor_read", "fleet_read"]:
         return [(asked, own if other.startswith(_NO_BOARD) else other)]

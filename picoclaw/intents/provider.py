@@ -200,7 +200,7 @@ class IntentProvider:
             own = self._matcher.complete_hour(self._matcher.match(talk.text, offered), talk.text, offered)
             if (met := meeting.match(messages[:-1], talk.text, own, None)) is not own:
                 return [(talk.text, met)]
-        wishes = wishes or self._matcher.match_wishes(talk.text, offered, talk.last)
+        wishes = wishes or self._matcher.match_in_talk(talk.text, offered, talk.last)
         wishes = self._put_sum_first(talk, self._join_last(talk, wishes))
         if meeting and not any(match and (match.tool or match.answer) for _, match in wishes):
             refusal = self._word_match(None, ())

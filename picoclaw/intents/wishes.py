@@ -48,8 +48,11 @@ _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
 _OUTPUT_NAME = pattern(r'"name": "[^"]*"')
 _PLANNED_LEVEL = pattern(r'"level": "\d')
+_BY_VALUE = pattern(r"(?P<series>\w+\.\w+) (?P<limit>(?:above|below) \S+)")
+_NOW = "last 10 minutes"
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
+_NOTES = frozenset({"memory_store", "memory_search", "memory_forget", "memory_update"})
 _STOPS = ENDS | {"pause", "skip"}
 
 
@@ -131,14 +134,68 @@ class WishMatcher(IntentMatcher):
         is_plain = is_order and next(iter(self.words["at"])) not in said
         return match if is_plain or not is_later else None  # "remind me every monday to be at work at 6"
 
+    def match_in_talk(self, text: str, offered: Offered, last: LastTurn) -> list[Wish]:
+        """The wishes in a text, by what was said before where it needs that.
+
+        A text that says all it wants means the same behind anything: "did it get above 20 in there this week" takes
+        nothing off a list that was shown before. What was said before may only add to it, such as the place.
+        """
+        told = self.match_wishes(text, offered, last)
+        if not last.call.name:
+            return told
+        before, self.said_before = self.said_before, dict
+        alone = self.match_wishes(text, offered)
+        self.said_before = before
+        is_whole = all(
+            is_complete(match)
+            and match.tool
+            and match.arguments != LOOK_UP
+            and "_called" not in match.said
+            and (match.score == 1.0 or not self.moves(match))
+            for _, match in alone
+        )  # what only lists does not say of what
+        return alone if is_whole and self._contradicts(text, told, alone) else told
+
+    def _contradicts(self, text: str, told: Sequence[Wish], alone: Sequence[Wish]) -> bool:
+        """Whether wishes by what was said before are other ones than a text `alone` has, and not only more of the same."""
+        mine, theirs = ([match for _, match in wishes if match] for wishes in (told, alone))
+        calls, wanted = ([(match.tool, match.arguments) for match in matches] for matches in (mine, theirs))
+        if not mine:
+            return all(tool == "output" for tool, _ in wanted)  # "then all off but the fan"
+        if not {tool for tool, _ in wanted} & _NOTES and {tool for tool, _ in calls} & _NOTES:
+            return True  # "minimum of last night outside" is no thing of the list
+        s, again = self._read(text), [*map(self._book.values, ("same_again", "both_word", "again_word"))]
+        if any(map(s.holds, again)) or any("_other" in match.said for match in mine):
+            return False  # "outdoor in the same picture", "is it damper than in the greenhouse?"
+        if len(calls) > len(wanted):
+            return all(any(_holds(call, one) for call in calls) for one in wanted)
+        return len(mine) == len(theirs) and any(map(self._is_other, mine, theirs))
+
+    def _is_other(self, match: IntentMatch, alone: IntentMatch) -> bool:
+        """Whether a match is about something else than a text says alone."""
+        given, wanted = match.arguments, alone.arguments
+        if alone.intent == "cron_add" and wanted.get("message") != self.intents["cron_add"].defaults.get("message"):
+            return (given.get("action"), given.get("message")) != ("add", wanted.get("message"))
+        if match.tool != alone.tool:
+            return False
+        if "compare" in given.keys() - wanted.keys():
+            return bool(given["compare"] == wanted.get("when"))
+        (place, quantity), (own_place, own) = map(_find_measured, (given, wanted))
+        is_usual = own != "" and own == self.words["usual"].get(place)  # "soil" is its moisture
+        return is_usual and place == own_place and quantity != own
+
     def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
-        if kept := self._match_with_exception(self._read(text), offered, last):
+        s = self._read(text)
+        if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
+        is_done = all(is_complete(match) and match.tool for _, match in parts)
+        if not is_done and (rule := self._match_condition_at(s, offered)):
+            return [(text, rule)]
         told: list[Wish] = []
         for said, match in parts:
-            calls = self.list_parts(match) if match else []
+            calls = (self.list_parts(match) or self._ask_of_each(said, match)) if match else []
             told += [(said, call) for call in calls] or [(said, match)]
         told = self._share_day(self._share_beginning(told, offered))
         told = self._put_after(text, _share_length(_join_moves(told, last)), last)
@@ -148,6 +205,7 @@ class WishMatcher(IntentMatcher):
         """What is said, without what only tells something, and with what it leaves out."""
         for rewrite in (
             self._drop_first_words,
+            self._join_past,
             self._name_both,
             self._drop_wrong_time,
             self._put_last_days_first,
@@ -190,6 +248,42 @@ class WishMatcher(IntentMatcher):
             if s.holds(self._book.values("already_done")):
                 begin = s.end_of(self._book.values("correction"), 0) or begin
         return _tail(s, begin) if 0 < begin < len(s.words) else heard.text
+
+    def _join_past(self, heard: _Heard) -> str:
+        """The text without the comma behind a time that is past: "last night, how cold was it?"."""
+        s = self._read(heard.text)
+        ends = (end for _, end in self._reader.read(self._book.slot("past"), s, 0)) if "," in heard.text else ()
+        cut = next(filter(s.after_comma, ends), 0)
+        return f"{s.text(0, cut)} {s.text(cut, len(s.words))}{'?' * s.asks}" if cut else heard.text
+
+    def _ask_of_each(self, text: str, match: IntentMatch) -> list[IntentMatch]:
+        """A question about what was switched, once for each output that it names: "did the fan and the lamp run today"."""
+        names = self.list_outputs(text) if match.tool == "output_history" else []
+        each = [match._replace(arguments=match.arguments | {"name": name}) for name in names]
+        return each if len(each) > 1 and match.arguments.get("name") in names else []
+
+    def _match_condition_at(self, s: Sentence, offered: Offered) -> IntentMatch | None:
+        """The rule of an order that goes by the clock and by a value: "if the soil is below 30 at 8, water for 30 seconds"."""
+        for i, end, moment in self._list_moments(s) if self._says_if(s) and not s.asks else ():
+            behind = s.text(end, len(s.words)) if end < len(s.words) else ""
+            match = self.match(f"{s.text(0, i) if i else ''} {behind}".strip(), offered)
+            by_value = is_whole(match) and _BY_VALUE.fullmatch(str(match.arguments.get("when", "")))
+            if match and by_value and match.arguments.get("output"):
+                gate = f"{by_value['series']} mean {_NOW} {by_value['limit']}"
+                options = dict(match.arguments.get("options") or {}) | {"only_if": gate}
+                return match._replace(arguments=match.arguments | {"when": moment, "options": options})
+        return None
+
+    def _list_moments(self, s: Sentence) -> Iterator[tuple[int, int, str]]:
+        """The times of day in a sentence, the longest first: the words of each, and what a rule calls it."""
+        for i in range(len(s.words)):
+            for when, end in self._reader.read(self._book.slot("calendar"), s, i):
+                yield i, end, str(when)
+            for when, end in self._reader.read(self._book.slot("later_on"), s, i):
+                bounds = [self.words[name] for name in ("before", "bounds", "since")]  # "before 3pm" is no moment
+                is_bound = any(word in table for word in s.words[max(0, i - 1) : end] for table in bounds)
+                if "at" in when and self.times.names_a_time(s.words[i:end]) and not is_bound:
+                    yield i, end, f"every day at {when['at'].removesuffix(OCLOCK)}"
 
     def _match_with_exception(self, s: Sentence, offered: Offered, last: LastTurn) -> list[IntentMatch]:
         """The calls of an order that ends with what it is not for: "all off but the fan", "lamp on, not the fan"; [] for another."""
@@ -1071,6 +1165,17 @@ class WishMatcher(IntentMatcher):
 def _tail(s: Sentence, begin: int) -> str:
     """The words of a sentence from word `begin` on; '' behind its last one."""
     return s.text(begin, len(s.words))
+
+
+def _holds(call: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, Any]]) -> bool:
+    """Whether a call is what is wanted, or that with more about the sensor that it names."""
+    return call == wanted or (call[0] == wanted[0] and "sensor" in wanted[1] and wanted[1].items() <= call[1].items())
+
+
+def _find_measured(given: Mapping[str, Any]) -> tuple[str, str]:
+    """The place and the quantity that arguments name, '' for each that they do not."""
+    place, _, rest = str(given.get("when", "")).partition(".") if "action" in given else ("", "", "")
+    return (place, rest.partition(" ")[0]) if rest else (str(given.get("sensor", "")), str(given.get("quantity", "")))
 
 
 def _join_moves(told: Sequence[Wish], last: LastTurn) -> list[Wish]:
