@@ -126,6 +126,14 @@ def test_a_quantity_that_the_place_before_has_not_is_told_of_another(tmp_path):
     assert named.startswith("No sensor here measures the pressure of 'outside'")
 
 
+def test_of_two_outputs_what_failed_is_told_beside_what_was_done(tmp_path):
+    strangers.make_home(tmp_path)
+    said = ("fan on for 10 minutes", "switch the fan and the lamp on for an hour")
+    *_, told = (reply for _, reply in strangers.hold(tmp_path, [{"say": text, "talk": "1"} for text in said]))
+    assert "fan may be on for 1 h" in told
+    assert told.endswith("lamp is on for 1 h")
+
+
 SAID = [
     (
         "how chilly did it get in the greenhouse overnight would you say",

@@ -839,7 +839,9 @@ class WishMatcher(IntentMatcher):
             return [(part, self._say_beside(match, rest[0]) if len(rest) == 1 and not found[1] else match)]
         is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in rest)
         is_past &= not self._begins_order(Sentence(part, self.words))  # "I had thought of it, heater on"
-        is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, rest))
+        idle = [one for one, said in zip(parts, found, strict=True) if said and said.intent in self.topics.idle]
+        reasons = [one for one in rest if one not in idle]  # "I'm off to bed, turn everything off"
+        is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, reasons))
         return [(part, match)] if is_clear or not self.moves(match) else []
 
     def _belongs_together(self, match: IntentMatch, parts: Sequence[str], n: int, *, is_aside: bool) -> bool:
