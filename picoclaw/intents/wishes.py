@@ -154,7 +154,7 @@ class WishMatcher(IntentMatcher):
             and (match.score == 1.0 or not self.moves(match))
             for _, match in alone
         )  # what only lists does not say of what
-        return alone if is_whole and self._contradicts(text, told, alone) else told
+        return _keep_place(alone, told) if is_whole and self._contradicts(text, told, alone) else told
 
     def _contradicts(self, text: str, told: Sequence[Wish], alone: Sequence[Wish]) -> bool:
         """Whether wishes by what was said before are other ones than a text `alone` has, and not only more of the same."""
@@ -177,7 +177,7 @@ class WishMatcher(IntentMatcher):
         if alone.intent == "cron_add" and wanted.get("message") != self.intents["cron_add"].defaults.get("message"):
             return (given.get("action"), given.get("message")) != ("add", wanted.get("message"))
         if match.tool != alone.tool:
-            return False
+            return (match.tool, alone.tool) == ("sensor_read", "sensor_history")  # "is it getting colder?"
         if "compare" in given.keys() - wanted.keys():
             return bool(given["compare"] == wanted.get("when"))
         (place, quantity), (own_place, own) = map(_find_measured, (given, wanted))
@@ -839,8 +839,8 @@ class WishMatcher(IntentMatcher):
             return [(part, self._say_beside(match, rest[0]) if len(rest) == 1 and not found[1] else match)]
         is_past = any(Sentence(one, self.words).holds(self.words["past"]) for one in rest)
         is_past &= not self._begins_order(Sentence(part, self.words))  # "I had thought of it, heater on"
-        idle = [one for one, said in zip(parts, found, strict=True) if said and said.intent in self.topics.idle]
-        reasons = [one for one in rest if one not in idle]  # "I'm off to bed, turn everything off"
+        byes = [one for one, said in zip(parts, found, strict=True) if said and said.intent == "goodbye"]
+        reasons = [one for one in rest if one not in byes]  # "I'm off to bed, turn everything off"
         is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, reasons))
         return [(part, match)] if is_clear or not self.moves(match) else []
 
@@ -1167,6 +1167,14 @@ class WishMatcher(IntentMatcher):
 def _tail(s: Sentence, begin: int) -> str:
     """The words of a sentence from word `begin` on; '' behind its last one."""
     return s.text(begin, len(s.words))
+
+
+def _keep_place(alone: list[Wish], told: Sequence[Wish]) -> list[Wish]:
+    """Return the wishes `alone`; what is to be told of the past without a place is of the one spoken of."""
+    (said, match), given = alone[0], told[0][1].arguments if told[0][1] else {}
+    if len(alone) > 1 or not match or match.tool != "sensor_history" or "sensor" not in given:
+        return alone
+    return [(said, match._replace(arguments={"sensor": given["sensor"]} | match.arguments))]
 
 
 def _holds(call: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, Any]]) -> bool:
