@@ -109,6 +109,17 @@ TEXTS = [
 
 UNUSED = 994
 """Pieces before all those of texts that the reference numbers and the table leaves out."""
+GONE = [
+    (29612, 29645), (29650, 29651), (29654, 29655), (29660, 29662), (29663, 29664), (29666, 29667), (29787, 29788),
+    (29814, 29815), (29880, 29882), (29960, 29962), (30048, 30070), (30087, 30089), (30155, 30157), (30161, 30172),
+    (30264, 30265), (30266, 30510), (30512, 30521),
+]  # fmt: skip
+"""Where the reference has pieces behind letters of what always stands alone, such as "##!": no text has them."""
+
+
+def find_place(number: int) -> int:
+    """The place in the table of a piece that the reference numbers."""
+    return number - UNUSED - sum(end - begin for begin, end in GONE if begin < number)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +130,7 @@ def pieces() -> WordPieceTokenizer:
 
 @each_row(("text", "numbers"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
 def test_agrees_with_the_reference(pieces: WordPieceTokenizer, text: str, numbers: list[int]) -> None:
-    assert pieces.tokens(text) == [number - UNUSED for number in numbers]
+    assert pieces.tokens(text) == [*map(find_place, numbers)]
 
 
 def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
@@ -129,7 +140,7 @@ def test_half_characters_are_passed_over(pieces: WordPieceTokenizer) -> None:
 def test_names_of_special_pieces_are_words_like_others(pieces: WordPieceTokenizer) -> None:
     """A note cannot smuggle in what only a model's own input may hold."""
     numbers = [1031, 18856, 2015, 1033, 1031, 7308, 1033]
-    assert pieces.tokens("[CLS] [MASK]") == [number - UNUSED for number in numbers]
+    assert pieces.tokens("[CLS] [MASK]") == [*map(find_place, numbers)]
 
 
 @each_row("text", ["a" * 1_000_000, "\u6771" * 100_000, "".join(map(chr, range(0x20, 0xD800)))])

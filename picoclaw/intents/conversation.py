@@ -16,6 +16,7 @@ from picoclaw.times import WEEKDAYS
 
 _MAX_AGE_S = 900
 """How long "it" can still mean what was spoken of; behind this, it has to be named."""
+_SPACES = pattern(r"[^\S\n]{2,}")
 _CONTROL_CHARS = {**dict.fromkeys([*range(32), 127], " "), 9: "\t", 10: "\n"}
 _PAUSE = pattern(r" \((?:paused|without) [^()]*\)")
 _DATELESS = pattern(r"(?<=next )\d\d:\d\d|^\d+: \d\d:\d\d")
@@ -75,8 +76,9 @@ class Talk(NamedTuple):
 
 
 def clean_text(text: str) -> str:
-    """A user's words without the heads before them, and without characters that no word has."""
-    return text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
+    """A user's words without the heads before them, without characters that no word has, and with single spaces."""
+    said = text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
+    return _SPACES.sub(" ", said)
 
 
 def count_up_to_user(messages: Sequence[Message]) -> int:

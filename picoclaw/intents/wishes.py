@@ -187,6 +187,10 @@ class WishMatcher(IntentMatcher):
     def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
         s = self._read(text)
+        if greeted := self._find_greeting_end(s, offered):
+            behind = self.match_wishes(text[s.starts[greeted] :], offered, last)
+            if all(is_complete(match) for _, match in behind):
+                return behind
         if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
@@ -239,6 +243,12 @@ class WishMatcher(IntentMatcher):
         if again and not (is_other and again.intent == "cron_add"):  # "I wanted a daily report ... at 6" is no text
             return [(text, again)]
         return [(said, found)]
+
+    def _find_greeting_end(self, s: Sentence, offered: Offered) -> int:
+        """Where a greeting and a comma end that a sentence begins with: "hello, alarm at 6 on weekdays"; 0 for none."""
+        cut = next(filter(s.after_comma, range(1, min(MAX_SHORT_WORDS, len(s.words)))), 0) if "," in s.raw else 0
+        greeting = self.match(s.text(0, cut), offered) if cut else None
+        return cut if greeting and greeting.intent == "hello" else 0
 
     def _drop_first_words(self, heard: _Heard) -> str:
         """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""

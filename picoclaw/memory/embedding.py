@@ -290,12 +290,16 @@ class WordPieceTokenizer:
         self._numbers = dict(zip(vocabulary, range(len(vocabulary)), strict=True))
         self._characters = _CharacterMap()
 
-    def tokens(self, text: str) -> list[int]:
-        """Number the pieces of a text; a word that cannot be made of pieces is left out."""
+    def split(self, text: str) -> list[str]:
+        """The words of a text, in small letters and without accents; what stands alone, such as a comma, is one."""
         if not text.isascii():
             text = unicodedata.normalize("NFD", text)
+        return text.translate(self._characters).split()
+
+    def tokens(self, text: str) -> list[int]:
+        """Number the pieces of a text; a word that cannot be made of pieces is left out."""
         found: list[int] = []
-        for word in text.translate(self._characters).split():
+        for word in self.split(text):
             number = self._numbers.get(word)
             found += self._pieces(word) if number is None else [number]
         return found
@@ -342,8 +346,10 @@ class StaticEmbedder:
             about = json.loads((folder / _TABLE).read_bytes())
             vocabulary = self._read_checked(_VOCABULARY, about).decode().split("\n")[:-1]
             self.name, self.dims = str(about["name"]), int(about["dims"])
-            scales = np.frombuffer(self._read_checked(_SCALES, about), "<f2")
-            self._scales = scales.astype(np.float32).reshape(len(vocabulary))
+            halves = np.frombuffer(
+                self._read_checked(_SCALES, about), np.uint8
+            )  # first all low bytes, then the high ones
+            self._scales = halves.reshape(2, len(vocabulary)).T.copy().view("<f2")[:, 0].astype(np.float32)
             self._rows = _map_rows(folder / _ROWS, len(vocabulary), self.dims)
         except OSError as error:
             raise self._table_error(f"{Path(error.filename or folder).name}: {explain_os_error(error)}") from None
