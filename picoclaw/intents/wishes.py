@@ -1043,16 +1043,28 @@ class WishMatcher(IntentMatcher):
         scores = [match.score for match in (cut.first, *(match for _, match in rest)) if match]
         if not cut.asks and any(EXACT_SCORE < score < 1.0 for score in scores):
             return None  # a word was passed over in one of them
-        return rest
+        return None if self._is_nearly_read(cut, rest) else rest
+
+    def _is_nearly_read(self, cut: _Cut, rest: Sequence[Wish]) -> bool:
+        """Whether an order stands behind words that no question begins with: "luz y bomba on", "every other day, at 8, pump on"."""
+        if cut.asks or self.moves(cut.first) or self._asks_or_orders(cut.s, cut.end):
+            return False
+        is_bare = cut.end < MAX_BARE_WORDS and stem_word(cut.s.words[cut.begin]) not in self._acts
+        sets = any(match and match.tool == "output" and match.arguments.get("action") == "set" for _, match in rest)
+        return sets and (is_bare or not cut.is_joined)
 
     def _goes_on_asking(self, cut: _Cut) -> bool:
         """Whether what follows a question may be asked, too: "are the fan and the lamp on"; "how warm is it, fan on" not."""
         is_output = cut.first.tool in {"output", "output_history"}
+        if not cut.is_joined and not is_output:
+            return False  # "how warm is it, fan on" is two things
+        asks_first = self._asks_or_orders(cut.s, cut.end)
         is_search = cut.first.tool == "memory_search"  # "when did I turn the light off and delete reminder 3"
-        if cut.is_joined and (is_output or is_search):
+        is_past = cut.s.holds(self.words["past"]) and not asks_first
+        if cut.is_joined and (is_output or is_search or is_past):
             return True
-        is_vague = cut.first.score < 1.0 and not self._asks_or_orders(cut.s, cut.end)
-        return is_vague and (cut.is_joined or is_output)  # "keep an eye on the tank and warn me ..."
+        is_vague = cut.first.score < 1.0 and not asks_first  # "keep an eye on the tank and warn me ..."
+        return is_vague or not self._begins_order(cut.s, cut.begin)
 
     def _ask_on(self, cut: _Cut, offered: Offered, last: LastTurn) -> list[Wish]:
         """What follows a question, as a question."""
