@@ -95,8 +95,9 @@ def test_asks_for_few_packages(installed):
     names = {p["name"].lower() for p in listed} - {"pip", "setuptools"}
     assert len(names) <= 18, names
     sizes = {"numpy": 0, "others": 0}
+    installers = {"pip", "setuptools", "pkg_resources", "_distutils_hack"}  # and "pip-23.0.1.dist-info"
     for file in (installed / "env/lib").rglob("*"):
-        if file.is_file() and not {"pip", "setuptools", "pkg_resources"} & {*file.parts}:
+        if file.is_file() and not installers & {part.partition("-")[0] for part in file.parts}:
             sizes["numpy" if "/numpy" in str(file) else "others"] += file.stat().st_size
     assert sizes["others"] < 51_200_000, (
         sizes
