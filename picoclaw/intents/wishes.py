@@ -48,6 +48,7 @@ _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
 _ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
 _OUTPUT_NAME = pattern(r'"name": "[^"]*"')
 _PLANNED_LEVEL = pattern(r'"level": "\d')
+_MIN_WHOLE_WORDS = 3  # fewer say hardly all that is wanted
 _BY_VALUE = pattern(r"(?P<series>\w+\.\w+) (?P<limit>(?:above|below) \S+)")
 _NOW = "last 10 minutes"
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
@@ -141,7 +142,7 @@ class WishMatcher(IntentMatcher):
         nothing off a list that was shown before. What was said before may only add to it, such as the place.
         """
         told = self.match_wishes(text, offered, last)
-        if not last.call.name:
+        if not last.call.name or len(text.split()) < _MIN_WHOLE_WORDS:
             return told
         before, self.said_before = self.said_before, dict
         alone = self.match_wishes(text, offered)
