@@ -197,7 +197,7 @@ def spoken(line):
 
 TEXTS = (VALUES["message"], VALUES["text"])
 ORDERS = sorted(set(orders()))
-EACH = sweep.take(216, 1)
+EACH = sweep.take(288, 1)
 """Each way of talking is tried with every 72nd order, the next way with those behind them; `make sweep` tries all."""
 
 

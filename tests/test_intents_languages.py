@@ -1176,7 +1176,7 @@ def test_talk_about_an_order_does_nothing(home, language):
     for wanted in ("output_on", "output_off", "cron_add", "cron_timer", "cron_remove", "rule_tell", "memory_store"):
         assert any(does(text) for name, text in every if name == wanted), wanted
     acted = []
-    each = sweep.take(216, 1)  # as in test_intents_exact.py
+    each = sweep.take(288, 1)  # as in test_intents_exact.py
     for number, form in enumerate(TALK[language]):
         for name, text in every[number % each :: each]:
             if (form[-1] == "?" and asks.search(text)) or not does(text):
@@ -1193,7 +1193,7 @@ def test_talk_about_an_order_does_nothing(home, language):
 @pytest.mark.sweep
 def test_a_message_that_breaks_off_is_read(gardener):
     """Behind any of its words, and with the first words of another message, as people type who are in a hurry."""
-    rows = GOES_ON[:: sweep.take(240, 4)]
+    rows = GOES_ON[:: sweep.take(320, 4)]
     heads = [" ".join(texts[-1].split()[:2]) for texts, _ in rows]
     for number, (texts, _) in enumerate(rows):
         words = texts[-1].split()
@@ -1217,7 +1217,7 @@ def test_talk_about_two_outputs_switches_neither(home, language):
     talk = [form.format(order) for form in forms for order in data["orders"]]
     bare = [text.strip("¿? ") for text in talk]
     talk += [text for text in bare if text not in data["orders"]]
-    talk = sweep.sample(talk, 18) + [line + mark for line in data["talk"] for mark in ("", "?")]
+    talk = sweep.sample(talk, 24) + [line + mark for line in data["talk"] for mark in ("", "?")]
     acted = [(text, done) for text in talk if (done := moves(answer(provider, text)))]
     assert not acted, f"{len(acted)} of {len(talk)}: {acted}"
 
