@@ -198,7 +198,7 @@ def spoken(line):
 TEXTS = (VALUES["message"], VALUES["text"])
 ORDERS = sorted(set(orders()))
 EACH = sweep.take(288, 1)
-"""Each way of talking is tried with every 72nd order, the next way with those behind them; `make sweep` tries all."""
+"""Each way of talking is tried with every 288th order, the next way with those behind them; `make sweep` tries all."""
 
 
 def past(text):
