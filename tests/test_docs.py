@@ -370,6 +370,7 @@ def test_the_owners_pages_are_described():
 # --- the pages that are made ---
 
 
+@pytest.mark.long
 def test_the_talks_are_had_as_they_are_shown():
     sys.path.append(str(ROOT / "tests/bench"))
     from guide import is_current, make_pages

@@ -875,6 +875,7 @@ def gardener(tmp_path_factory):
     return make_provider(tmp_path_factory.mktemp("garden"), declared=GARDEN)
 
 
+@pytest.mark.long
 @each_row(("lines", "expected"), GOES_ON, ids=["; ".join(lines) for lines, _ in GOES_ON])
 def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
     found = answer(gardener, *lines)

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import matrix_server as mx
+import pytest
 import telegram_server as tg
 from matrix_server import ANN, TOKEN, MatrixServer
 
@@ -99,6 +100,7 @@ def judge(expected, told):
     return [text for text in expected if not counts[text]], {text: n for text, n in counts.items() if n > 1}
 
 
+@pytest.mark.long
 def test_nothing_is_lost_and_nothing_is_doubled(tmp_path):
     expected, told, counts = play(tmp_path / "home", 42, 5)
     assert judge(expected, told) == ([], {})

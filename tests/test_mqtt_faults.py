@@ -90,6 +90,7 @@ def make_cuts():
     return [(way, drawn.randint(1, 700 if way == "up" else 90)) for way in drawn.choices(["up", "down"], k=FAULTS)]
 
 
+@pytest.mark.long
 @needs_mosquitto
 def test_alarms_lost_0_doubled_0(tmp_path):
     with Broker(tmp_path / "broker", port=free_port()) as broker:

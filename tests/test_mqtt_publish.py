@@ -3,6 +3,7 @@
 import json
 from contextlib import closing
 
+import pytest
 from daemon_kit import PUMP, Daemon, furnished, until
 from model_server import ModelServer, reply
 from mqtt_broker import Broker, Other, needs_mosquitto
@@ -206,6 +207,7 @@ def test_what_strangers_have_announced_is_nothing_to_forget(payload):
     assert parse_platforms(payload) == {}
 
 
+@pytest.mark.long
 @needs_mosquitto
 def test_the_board_is_announced_again_when_a_stranger_has_done_so(tmp_path):
     topic = "homeassistant/device/picoclaw-shed/config"

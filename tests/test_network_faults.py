@@ -8,6 +8,7 @@ from network import possible
 pytestmark = pytest.mark.skipif(not possible(), reason="nobody is given a network namespace here")
 
 
+@pytest.mark.long
 @pytest.mark.sweep
 def test_nothing_is_lost_and_nothing_is_done_twice():
     faults, daemons = sweep.take(8, 20), sweep.take(2, 5)

@@ -477,6 +477,7 @@ def test_since_when_telegram_is_away_is_right_when_the_date_is_learnt_from_the_n
 # --- a real daemon without a network
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not network.possible(), reason="nobody is given a network namespace here")
 def test_a_board_without_a_network_goes_on_and_comes_back_by_itself():
     """No interface at first, then a dead name server, then another one in resolv.conf; see offline_days.py."""

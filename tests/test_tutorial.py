@@ -7,6 +7,7 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import pytest
 from daemon_kit import until
 from page_house import Client
 from person import ROOT, Person, picoclaw
@@ -77,6 +78,7 @@ class Reader:
         file.write_text(text)
 
 
+@pytest.mark.long
 def test_every_command_does_what_the_page_says(tmp_path):
     with ExitStack() as stack:
         reader = Reader(tmp_path, stack)

@@ -1,4 +1,5 @@
-"""`--workers N`: processes that are forked once all tests are collected run the tests; those marked `alone` run after the others.
+"""`--workers N`: processes that are forked once all tests are collected run the tests; those marked `long` begin, and those marked `alone`
+run after the others.
 
 Workers that collect for themselves cost 16 s of a processor each, and two processes a message for each of three reports.
 """
@@ -131,7 +132,9 @@ def pytest_runtestloop(session):
     if not workers or session.config.option.collectonly or session.testsfailed:
         return None
     alone = [item for item in session.items if item.get_closest_marker("alone")]
-    if others := [item for item in session.items if not item.get_closest_marker("alone")]:
+    others = [item for item in session.items if not item.get_closest_marker("alone")]
+    others.sort(key=lambda item: item.get_closest_marker("long") is None)
+    if others:
         _run_forked(session, others, min(workers, len(others)))
     for item, nextitem in zip(alone, [*alone[1:], None], strict=False):
         _check_stop(session)

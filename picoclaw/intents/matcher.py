@@ -608,7 +608,8 @@ class IntentMatcher(SentenceForms):
         told = {topic, f"{topic}!" if s.holds(self.words["negations"]) else topic}
         ifs, ends = self._book.values("if_word"), {*begins, len(s.words)}
         for part, (instead, *topics) in self.topics.unanswered.items():
-            table = {} if told.isdisjoint(topics) else self._book.values(part)
+            if told.isdisjoint(topics) or not s.holds(table := self._book.values(part)):
+                continue
             hits = [(i, hit[1]) for i in range(len(s.words)) if (hit := s.longest(table, i))]
             if any(s.end_of(ifs, i) < end or not ends.isdisjoint((i, end)) for i, end in hits):
                 return make_match(self.intents[instead], {}, 1.0, "frame") if instead in self.intents else None

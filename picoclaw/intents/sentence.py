@@ -143,7 +143,7 @@ class Sentence:
         """The values that "it" may mean, by the name of a slot."""
         self.last = NO_CALL
         self.said_before: Callable[[], Mapping[str, Any]] = dict
-        self._hits: dict[tuple[int, int], tuple[Mapping[str, Any], SlotReading | None]] = {}
+        self._hits: dict[int, tuple[Mapping[str, Any], dict[int, SlotReading]]] = {}
         self.readings: dict[tuple[int, int], Sequence[SlotReading]] = {}
         """What a SlotReader has read, by the slot's id and the word: templates, frames and questions ask for the same."""
         self.readings_of_talk: dict[tuple[int, int], Sequence[SlotReading]] = {}
@@ -241,12 +241,16 @@ class Sentence:
 
     def longest(self, table: Mapping[str, Any], i: int) -> SlotReading | None:
         """The value of the longest phrase of `table` that stands at word `i`, and where it ends."""
-        if (kept := self._hits.get((id(table), i))) is None:
-            phrases = self._phrases[i] if i < len(self.words) else {}
-            phrase = "" if table.keys().isdisjoint(phrases) else next(filter(table.__contains__, phrases))
-            hit = (table[phrase], phrases[phrase]) if phrase else None
-            kept = self._hits[id(table), i] = table, hit  # with the table, so that no other one gets its id
-        return kept[1]
+        if (kept := self._hits.get(id(table))) is None:
+            kept = self._hits[id(table)] = table, self._find_hits(table)  # with it, so that no other one gets its id
+        return kept[1].get(i)
+
+    def _find_hits(self, table: Mapping[str, Any]) -> dict[int, SlotReading]:
+        """The value of the longest phrase of `table` at each word where one stands, and where it ends."""
+        if not self.holds(table):
+            return {}
+        found = [(i, ends, next(filter(table.__contains__, ends), "")) for i, ends in enumerate(self._phrases)]
+        return {i: (table[phrase], ends[phrase]) for i, ends, phrase in found if phrase}
 
     def end_of(self, table: Mapping[str, Any], i: int) -> int:
         """Where the longest phrase of `table` that stands at word `i` ends; 0 where none does."""
@@ -274,7 +278,7 @@ class Sentence:
 
     def list_values(self, table: Mapping[str, Any]) -> list[Any]:
         """The values of the phrases of `table` that stand in the sentence, the longest at each word."""
-        return [hit[0] for i in range(len(self.words)) if (hit := self.longest(table, i))] if self.holds(table) else []
+        return [hit[0] for i in range(len(self.words)) if (hit := self.longest(table, i))]
 
 
 def _convert_value(name: str, number: str, measure: str) -> SlotValues:

@@ -300,6 +300,7 @@ def test_what_was_left_on_is_said(tmp_path):
         for seconds in (30, 15)
     ],
 )
+@pytest.mark.long
 def test_a_daemon_makes_safe_what_a_command_has_left_on(tmp_path, numbers, seconds):
     home = daemon_kit.furnished(tmp_path, "", daemon_kit.PUMP)
     with daemon_kit.Daemon(tmp_path).ready() as daemon:
