@@ -116,6 +116,8 @@ class QuestionReader:
             parts.add("past", f"last {parts.first('lasts')}")  # "pressure, 72 h"
         if topic:
             return self._read_as(topic, parts, s, end - begin)
+        if parts.has("noun", "quantity") and not parts.has("past_verb", "trend_word", *_COMPARING):
+            parts.values.pop("how_much", None)  # "how much light on the bench?"
         before = self._read_state(s, end - begin)
         if not parts.has(*_ASKING) and not ("_limit" in before and parts.has("frost_word")):
             return None

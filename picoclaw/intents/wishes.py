@@ -163,6 +163,8 @@ class WishMatcher(IntentMatcher):
         calls, wanted = ([(match.tool, match.arguments) for match in matches] for matches in (mine, theirs))
         if not mine:
             return all(tool == "output" for tool, _ in wanted)  # "then all off but the fan"
+        if not any(tool for tool, _ in calls):
+            return all(_find_measured(given)[0] for _, given in wanted)  # "how much warmer is it inside than out?"
         if not {tool for tool, _ in wanted} & _NOTES and {tool for tool, _ in calls} & _NOTES:
             return True  # "minimum of last night outside" is no thing of the list
         s, again = self._read(text), [*map(self._book.values, ("same_again", "both_word", "again_word"))]
@@ -170,7 +172,9 @@ class WishMatcher(IntentMatcher):
             return False  # "outdoor in the same picture", "is it damper than in the greenhouse?"
         if len(calls) > len(wanted):
             return all(any(_holds(call, one) for call in calls) for one in wanted)
-        return len(mine) == len(theirs) and any(map(self._is_other, mine, theirs))
+        if len(calls) < len(wanted):
+            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted)
+        return any(map(self._is_other, mine, theirs))
 
     def _is_other(self, match: IntentMatch, alone: IntentMatch) -> bool:
         """Whether a match is about something else than a text says alone."""
@@ -178,12 +182,15 @@ class WishMatcher(IntentMatcher):
         if alone.intent == "cron_add" and wanted.get("message") != self.intents["cron_add"].defaults.get("message"):
             return (given.get("action"), given.get("message")) != ("add", wanted.get("message"))
         if match.tool != alone.tool:
-            return (match.tool, alone.tool) == ("sensor_read", "sensor_history")  # "is it getting colder?"
+            is_trend = (match.tool, alone.tool) == ("sensor_read", "sensor_history")  # "is it getting colder?"
+            return is_trend or match.score < alone.score  # "has the watering been done today"
         if "compare" in given.keys() - wanted.keys():
             return bool(given["compare"] == wanted.get("when"))
         (place, quantity), (own_place, own) = map(_find_measured, (given, wanted))
+        if own_place and place != own_place:
+            return True  # "is it cold out there?"
         is_usual = own != "" and own == self.words["usual"].get(place)  # "soil" is its moisture
-        return is_usual and place == own_place and quantity != own
+        return is_usual and quantity != own
 
     def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
@@ -725,10 +732,10 @@ class WishMatcher(IntentMatcher):
 
     def _split_text(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
         """What is told beside a reminder or a note, which would take it into its text."""
-        if not self._moves_with_text(whole) or heard.last.call.name:
+        if not self._moves_with_text(whole):
             return []
         is_several = self._share_of_several(heard.text, 0.0) > SURE_SEVERAL
-        parts = self._split(*heard) if is_several or whole.tool == "memory_store" else []
+        parts = self._split(heard.text, heard.offered, NO_TURN) if is_several or whole.tool == "memory_store" else []
         if is_several and any(match is None or match.intent != whole.intent for _, match in parts):
             return parts
         if len(parts) < 2 or not self._read(parts[1][0]).end_of(self._book.values("remind_verb"), 0):
@@ -1206,9 +1213,10 @@ def _holds(call: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, 
 
 
 def _find_measured(given: Mapping[str, Any]) -> tuple[str, str]:
-    """The place and the quantity that arguments name, '' for each that they do not."""
+    """The place, or the output, and the quantity that arguments name, '' for each that they do not."""
     place, _, rest = str(given.get("when", "")).partition(".") if "action" in given else ("", "", "")
-    return (place, rest.partition(" ")[0]) if rest else (str(given.get("sensor", "")), str(given.get("quantity", "")))
+    named = str(given.get("sensor") or given.get("name", ""))
+    return (place, rest.partition(" ")[0]) if rest else (named, str(given.get("quantity", "")))
 
 
 def _join_moves(told: Sequence[Wish], last: LastTurn) -> list[Wish]:
