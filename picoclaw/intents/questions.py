@@ -429,7 +429,8 @@ class _Asked:
 
     def _take_both(self) -> None:
         is_now, before = self.tool == "sensor_read", self.before
-        if is_now and self.sensors in ([], [before.get("sensor")]) and len(self.known) == 2:
+        is_of_now = is_now and not self.has("when_word")  # and not "when was it colder?"
+        if is_of_now and self.sensors in ([], [before.get("sensor")]) and len(self.known) == 2:
             self.sensors = self.known  # "how warm is it outside? - and inside? - so it is warmer inside?"
         elif self.whens and not self.sensors and len(self.known) == 1 and (is_now or self._holds("now_word")):
             self.times = self.whens[-1:]  # "how warm was it at noon? - and now? - so it is colder?"

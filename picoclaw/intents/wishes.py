@@ -51,6 +51,8 @@ _PLANNED_LEVEL = pattern(r'"level": "\d')
 _MIN_WHOLE_WORDS = 3  # fewer say hardly all that is wanted
 _BY_VALUE = pattern(r"(?P<series>\w+\.\w+) (?P<limit>(?:above|below) \S+)")
 _NOW = "last 10 minutes"
+_COMPARED = ("compare_word", "more", "higher_word", "lower_word", "hottest", "coldest")
+"""Slots whose words compare two places or times."""
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
 _NOTES = frozenset({"memory_store", "memory_search", "memory_forget", "memory_update"})
@@ -147,10 +149,11 @@ class WishMatcher(IntentMatcher):
         before, self.said_before = self.said_before, dict
         alone = self.match_wishes(text, offered)
         self.said_before = before
+        is_read = any(is_complete(match) and match.tool for _, match in told)
         is_whole = all(
             is_complete(match)
             and match.tool
-            and match.arguments != LOOK_UP
+            and not (is_read and match.arguments == LOOK_UP)
             and "_called" not in match.said
             and (match.score == 1.0 or not self.moves(match))
             for _, match in alone
@@ -160,25 +163,26 @@ class WishMatcher(IntentMatcher):
     def _contradicts(self, text: str, told: Sequence[Wish], alone: Sequence[Wish]) -> bool:
         """Whether wishes by what was said before are other ones than a text `alone` has, and not only more of the same."""
         mine, theirs = ([match for _, match in wishes if match] for wishes in (told, alone))
-        calls, wanted = ([(match.tool, match.arguments) for match in matches] for matches in (mine, theirs))
-        if not mine:
-            return all(tool == "output" for tool, _ in wanted)  # "then all off but the fan"
-        if not any(tool for tool, _ in calls):
-            return all(_find_measured(given)[0] for _, given in wanted)  # "how much warmer is it inside than out?"
+        calls, wanted = ([(match.tool, self._name_places(match)) for match in matches] for matches in (mine, theirs))
+        if not any(tool for tool, _ in calls):  # "then all off but the fan", "how much warmer is it inside than out?"
+            return all(tool in {"output", "rule"} or _find_measured(given)[0] for tool, given in wanted)
         if not {tool for tool, _ in wanted} & _NOTES and {tool for tool, _ in calls} & _NOTES:
             return True  # "minimum of last night outside" is no thing of the list
-        s, again = self._read(text), [*map(self._book.values, ("same_again", "both_word", "again_word"))]
-        if any(map(s.holds, again)) or any("_other" in match.said for match in mine):
-            return False  # "outdoor in the same picture", "is it damper than in the greenhouse?"
+        s = self._read(text)
+        if self._has(s, "same_again", "both_word", "again_word"):
+            return False  # "outdoor in the same picture"
+        if any("_other" in match.said for match in mine) and self._has(s, *_COMPARED):
+            return False  # "is it damper than in the greenhouse?", but not "is it freezing outside?"
         if len(calls) > len(wanted):
             return all(any(_holds(call, one) for call in calls) for one in wanted)
         if len(calls) < len(wanted):
-            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted)
+            places = [{_find_measured(given)[0] for _, given in these} for these in (calls, wanted)]
+            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted) or not places[1] <= places[0]
         return any(map(self._is_other, mine, theirs))
 
     def _is_other(self, match: IntentMatch, alone: IntentMatch) -> bool:
         """Whether a match is about something else than a text says alone."""
-        given, wanted = match.arguments, alone.arguments
+        given, wanted = self._name_places(match), self._name_places(alone)
         if alone.intent == "cron_add" and wanted.get("message") != self.intents["cron_add"].defaults.get("message"):
             return (given.get("action"), given.get("message")) != ("add", wanted.get("message"))
         if match.tool != alone.tool:
@@ -187,10 +191,15 @@ class WishMatcher(IntentMatcher):
         if "compare" in given.keys() - wanted.keys():
             return bool(given["compare"] == wanted.get("when"))
         (place, quantity), (own_place, own) = map(_find_measured, (given, wanted))
-        if own_place and place != own_place:
+        if match.tool != "output" and own_place and place != own_place:
             return True  # "is it cold out there?"
         is_usual = own != "" and own == self.words["usual"].get(place)  # "soil" is its moisture
         return is_usual and quantity != own
+
+    def _name_places(self, match: IntentMatch) -> dict[str, Any]:
+        """The arguments of a match, with the names that are declared here for what they name."""
+        names = {name: match.arguments[name] for name in ("sensor", "name") if name in match.arguments}
+        return {**match.arguments, **{name: self._names.get(said, ("", said))[1] for name, said in names.items()}}
 
     def match_wishes(self, text: str, offered: Offered, last: LastTurn = NO_TURN) -> list[Wish]:
         """The wishes in a text, each with its words and what they mean: several where "and" or the like parts them."""
