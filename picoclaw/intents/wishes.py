@@ -177,7 +177,9 @@ class WishMatcher(IntentMatcher):
             return all(any(_holds(call, one) for call in calls) for one in wanted)
         if len(calls) < len(wanted):
             places = [{_find_measured(given)[0] for _, given in these} for these in (calls, wanted)]
-            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted) or not places[1] <= places[0]
+            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted) or bool(
+                places[1] - places[0] - {""}
+            )
         return any(map(self._is_other, mine, theirs))
 
     def _is_other(self, match: IntentMatch, alone: IntentMatch) -> bool:
