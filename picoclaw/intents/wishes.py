@@ -723,7 +723,11 @@ class WishMatcher(IntentMatcher):
         is_sure = whole is not None and whole.score == 1.0
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
-        for read in (self._split_now, self._ask_before_trend, self._split_text, self._split_note) if whole else ():
+        for read in (
+            (self._split_now, self._split_reason, self._ask_before_trend, self._split_text, self._split_note)
+            if whole
+            else ()
+        ):
             if whole and (parts := read(heard, whole)):
                 return parts
         is_one = not is_sure and not last.call.name and not self._asks_twice(text) and self._is_one_question(text)
@@ -740,6 +744,12 @@ class WishMatcher(IntentMatcher):
         is_plan = whole.tool in {"cron", "rule"} and self._read(heard.text).holds(self._book.values("now_word"))
         parts = self._split(*heard) if is_plan else []
         return parts if len(parts) > 1 and parts[0][1] and parts[0][1].tool == "output" else []
+
+    def _split_reason(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
+        """An order behind why, not when that was: "il fait nuit, allume la lampe"."""
+        is_read = whole.route == "frame" and whole.tool != "" and not self.moves(whole)
+        parts = self._match_sentences(*heard) if is_read and "," in heard.text and "?" not in heard.text else []
+        return parts if any(self.moves(match) for _, match in parts) else []
 
     def _split_text(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
         """What is told beside a reminder or a note, which would take it into its text."""
