@@ -344,11 +344,20 @@ def _find_named(draft: Draft) -> None:
 
 
 def _find_sense(draft: Draft) -> None:
+    draft.found |= find_sense(draft.book, draft.s)
+
+
+def find_sense(book: Grammar, s: Sentence) -> SlotValues:
     """Whether a question to be answered by yes or no asks for "more" or "less"; nothing where it is none."""
-    if not draft.holds("or_word", "how_much", "what_word", "compare_word"):
-        senses = {"less": ("less_word",), "more": ("more", "higher_word")}
-        sense = next((sense for sense, names in senses.items() if draft.holds(*names)), "")
-        draft.found |= {"_sense": sense} if sense else {}
+
+    def holds(*names: str) -> bool:
+        return any(s.holds(book.values(name)) for name in names)
+
+    asks_what = any(s.end_of(book.values("what_word"), i) for i in range(2))  # not the "que" of "más frío que dentro"
+    if asks_what or holds("or_word", "how_much", "compare_word"):
+        return {}
+    senses = {"less": ("less_word",), "more": ("more", "higher_word")}
+    return next(({"_sense": sense} for sense, names in senses.items() if holds(*names)), {})
 
 
 def _read_of_it(draft: Draft) -> None:

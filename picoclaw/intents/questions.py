@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS
+from picoclaw.intents.arguments import MAX_CONTINUED_WORDS, READS, find_sense
 from picoclaw.intents.changes import LAST_LENGTH, WITH_CLOCK, find_current, keep_hour, put_at_night, put_late, step_time
 from picoclaw.intents.frames import FrameReader
 from picoclaw.intents.grammar import Grammar
@@ -346,6 +346,8 @@ class _Asked:
 
     def ask(self, intent: str, **slots: Any) -> SensorQuestion:
         slots = {name: value for name, value in slots.items() if value != ""}
+        if slots.keys() & {"compare", "_other"}:
+            slots |= find_sense(self._book, self.s)
         return SensorQuestion(intent, self.found | slots, self.parts.left, self.has("spot") or bool(self.before))
 
     # Of what.
