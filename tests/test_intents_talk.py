@@ -325,6 +325,10 @@ ANSWERS = [
     ("what is your ip address", f"{BOARD}\naddress: pi.local or 10.0.0.2", "My address in this network is pi.local or 10.0.0.2. "),
     ("is the greenhouse warmer than outside?", "{sensor}: temperature {value} °C (read just now)",
      "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\nYes: greenhouse is 3.0 °C above outside."),
+    ("is it colder outside than in the greenhouse?", "{sensor}: temperature {value} °C (read just now)",
+     "outside: temperature 10 °C (read just now)\ngreenhouse: temperature 7 °C (read just now)\nNo: outside is 3.0 °C above greenhouse."),
+    ("which is warmer, the greenhouse or outside?", "{sensor}: temperature {value} °C (read just now)",
+     "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\ngreenhouse is 3.0 °C above outside."),
     ("which is colder, the cellar or the shed?", "no number", "no number\nno number"),
 ]  # fmt: skip
 

@@ -216,6 +216,10 @@ class WishMatcher(IntentMatcher):
         is_done = all(is_complete(match) and match.tool for _, match in parts)
         if not is_done and (rule := self._match_condition_at(s, offered)):
             return [(text, rule)]
+        if not is_done and (plain := self._drop_polite(s)):
+            asked = self.match_wishes(plain, offered, last)
+            if all(is_complete(match) and match.tool for _, match in asked):
+                return asked
         told: list[Wish] = []
         for said, match in parts:
             calls = (self.list_parts(match) or self._ask_of_each(said, match)) if match else []
@@ -268,6 +272,12 @@ class WishMatcher(IntentMatcher):
         cut = next(filter(s.after_comma, range(1, min(MAX_SHORT_WORDS, len(s.words)))), 0) if "," in s.raw else 0
         greeting = self.match(s.text(0, cut), offered) if cut else None
         return cut if greeting and greeting.intent == "hello" else 0
+
+    def _drop_polite(self, s: Sentence) -> str:
+        """A text without the "ok" before its first comma, or the "please" behind its last; '' where it has neither."""
+        begin, end = s.end_of(self.words["agrees"], 0), self._begin_of_polite(s)
+        begin, end = begin if s.after_comma(begin) else 0, end if s.after_comma(end) else len(s.words)
+        return s.text(begin, end) + "?" * s.asks if 0 < end - begin < len(s.words) else ""
 
     def _drop_first_words(self, heard: _Heard) -> str:
         """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""
