@@ -329,6 +329,8 @@ ANSWERS = [
      "outside: temperature 10 °C (read just now)\ngreenhouse: temperature 7 °C (read just now)\nNo: outside is 3.0 °C above greenhouse."),
     ("which is warmer, the greenhouse or outside?", "{sensor}: temperature {value} °C (read just now)",
      "greenhouse: temperature 10 °C (read just now)\noutside: temperature 7 °C (read just now)\ngreenhouse is 3.0 °C above outside."),
+    ("is it colder than outside in the greenhouse?", "{sensor}: temperature {value} °C (read just now)",
+     "outside: temperature 10 °C (read just now)\ngreenhouse: temperature 7 °C (read just now)\noutside is 3.0 °C above greenhouse."),
     ("which is colder, the cellar or the shed?", "no number", "no number\nno number"),
 ]  # fmt: skip
 

@@ -346,9 +346,19 @@ class _Asked:
 
     def ask(self, intent: str, **slots: Any) -> SensorQuestion:
         slots = {name: value for name, value in slots.items() if value != ""}
-        if slots.keys() & {"compare", "_other"}:
+        is_of_two = slots.keys() & {"compare", "_other"}
+        if is_of_two and self._compares_in_order(places="_other" in slots):
             slots |= find_sense(self._book, self.s)
         return SensorQuestion(intent, self.found | slots, self.parts.left, self.has("spot") or bool(self.before))
+
+    def _compares_in_order(self, *, places: bool) -> bool:
+        """Whether "more" and "than" stand in a row, of two `places` the one between: not "... and is it colder outside?"."""
+        s, slots = self.s, [*map(self._book.values, ("more", "higher_word", "less_word"))]
+        more = next((i for i in range(len(s.words)) if any(s.longest(slot, i) for slot in slots)), len(s.words))
+        than = next((i for i in range(more, len(s.words)) if s.longest(self._book.values("than_word"), i)), 0)
+        here = self._book.values("sensor")
+        named = [i < than for i in range(len(s.words)) if s.longest(s.names, i) or s.longest(here, i)]
+        return than > 0 and (not places or sum(named) == max(0, len(named) - 1))
 
     # Of what.
 

@@ -208,8 +208,9 @@ class WishMatcher(IntentMatcher):
         s = self._read(text)
         if greeted := self._find_greeting_end(s, offered):
             behind = self.match_wishes(text[s.starts[greeted] :], offered, last)
-            if all(is_complete(match) for _, match in behind):
-                return behind
+            is_told = not any(match for _, match in behind) and self.tells(text[s.starts[greeted] :])
+            if is_told or all(is_complete(match) for _, match in behind):
+                return behind  # "hi there, I sowed beans today" asks nothing of today
         if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
@@ -759,7 +760,7 @@ class WishMatcher(IntentMatcher):
         """An order behind why, not when that was: "il fait nuit, allume la lampe"."""
         is_read = whole.route == "frame" and whole.tool != "" and not self.moves(whole)
         parts = self._match_sentences(*heard) if is_read and "," in heard.text and "?" not in heard.text else []
-        return parts if any(self.moves(match) for _, match in parts) else []
+        return parts if parts and self.moves(parts[-1][1]) and heard.text.endswith(parts[-1][0]) else []
 
     def _split_text(self, heard: _Heard, whole: IntentMatch) -> list[Wish]:
         """What is told beside a reminder or a note, which would take it into its text."""
