@@ -269,16 +269,17 @@ class WishMatcher(IntentMatcher):
         return [(said, found)]
 
     def _find_greeting_end(self, s: Sentence, offered: Offered) -> int:
-        """Where a greeting and a comma end that a sentence begins with: "hello, alarm at 6 on weekdays"; 0 for none."""
+        """Where a greeting, or an "ok", and a comma end that a sentence begins with: "hello, alarm at 6"; 0 for none."""
         cut = next(filter(s.after_comma, range(1, min(MAX_SHORT_WORDS, len(s.words)))), 0) if "," in s.raw else 0
+        if cut and s.end_of(self.words["agrees"], 0) == cut:
+            return cut  # "ok, milk on the shopping list"
         greeting = self.match(s.text(0, cut), offered) if cut else None
         return cut if greeting and greeting.intent == "hello" else 0
 
     def _drop_polite(self, s: Sentence) -> str:
-        """A text without the "ok" before its first comma, or the "please" behind its last; '' where it has neither."""
-        begin, end = s.end_of(self.words["agrees"], 0), self._begin_of_polite(s)
-        begin, end = begin if s.after_comma(begin) else 0, end if s.after_comma(end) else len(s.words)
-        return s.text(begin, end) + "?" * s.asks if 0 < end - begin < len(s.words) else ""
+        """A text without the "please" behind its last comma; '' where it has none."""
+        end = self._begin_of_polite(s)
+        return s.text(0, end) + "?" * s.asks if s.after_comma(end) else ""
 
     def _drop_first_words(self, heard: _Heard) -> str:
         """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""
