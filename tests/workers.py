@@ -1,5 +1,6 @@
-"""`--workers N`: processes that are forked once all tests are collected run the tests; those marked `long` begin, and those marked `alone`
-run after the others.
+"""`--workers N`: processes that are forked once all tests are collected run the tests.
+
+Those marked `long` begin, and those marked `alone` run after all others, by themselves.
 
 Workers that collect for themselves cost 16 s of a processor each, and two processes a message for each of three reports.
 """

@@ -352,7 +352,7 @@ class _Asked:
         return SensorQuestion(intent, self.found | slots, self.parts.left, self.has("spot") or bool(self.before))
 
     def _compares_in_order(self, *, places: bool) -> bool:
-        """Whether "more" and "than" stand in a row, of two `places` the one between: not "... and is it colder outside?"."""
+        """Whether "than" stands behind "more" and, with `places`, behind one of the two: not "and is it colder outside?"."""
         s, slots = self.s, [*map(self._book.values, ("more", "higher_word", "less_word"))]
         more = next((i for i in range(len(s.words)) if any(s.longest(slot, i) for slot in slots)), len(s.words))
         than = next((i for i in range(more, len(s.words)) if s.longest(self._book.values("than_word"), i)), 0)

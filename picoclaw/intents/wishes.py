@@ -176,10 +176,9 @@ class WishMatcher(IntentMatcher):
         if len(calls) > len(wanted):
             return all(any(_holds(call, one) for call in calls) for one in wanted)
         if len(calls) < len(wanted):
-            places = [{_find_measured(given)[0] for _, given in these} for these in (calls, wanted)]
-            return {tool for tool, _ in calls}.isdisjoint(tool for tool, _ in wanted) or bool(
-                places[1] - places[0] - {""}
-            )
+            tools, own_tools = ({tool for tool, _ in these} for these in (calls, wanted))
+            places, own_places = ({_find_measured(given)[0] for _, given in these} for these in (calls, wanted))
+            return tools.isdisjoint(own_tools) or not own_places <= places | {""}
         return any(map(self._is_other, mine, theirs))
 
     def _is_other(self, match: IntentMatch, alone: IntentMatch) -> bool:
@@ -735,11 +734,8 @@ class WishMatcher(IntentMatcher):
         is_sure = whole is not None and whole.score == 1.0
         if whole and (whole.route == "unclear" or self.list_parts(whole)):
             return [(text, whole)]
-        for read in (
-            (self._split_now, self._split_reason, self._ask_before_trend, self._split_text, self._split_note)
-            if whole
-            else ()
-        ):
+        readers = (self._split_now, self._split_reason, self._ask_before_trend, self._split_text, self._split_note)
+        for read in readers:
             if whole and (parts := read(heard, whole)):
                 return parts
         is_one = not is_sure and not last.call.name and not self._asks_twice(text) and self._is_one_question(text)
