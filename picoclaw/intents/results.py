@@ -73,11 +73,11 @@ class ResultWording:
             return self.tell(match, result)
         found = [one.groupdict() for one in re.finditer(tool["row"], result)] if "row" in tool else []
         rows = [self._add_wording(match, row) for row in found]
-        keys = [_choose_wording(match, row) for row in rows]
-        wording = [own.get(key) or own.get("") or each.get(key) or each.get("", "") for key in keys]
+        keys = [state if (state := row.get("state")) in own else _choose_wording(match, row) for row in rows]
+        wording = [own[key] if key in own else own.get("") or each.get(key) or each.get("", "") for key in keys]
         if any(not row.keys() >= set(FIELD.findall(text)) for row, text in zip(rows, wording, strict=True)):
             return self.tell(match, result)
-        none = fill_fields(each.get("none", ""), match.said) if rows and any(wording) else ""
+        none = fill_fields(each.get("none", ""), match.said) if rows else ""
         told = [
             fill_fields(self._turn_answer(text) if "_stays" in match.said else text, row)
             for row, text in zip(rows, wording, strict=True)
