@@ -321,6 +321,7 @@ ANSWERS = [
     ("is everything off?", OUTPUTS, "fan: on for 10 s"),
     ("what's running?", OUTPUTS.replace("on for 10 s", "off"), "Nothing is on."),
     ("is anything on?", "no answer", "no answer"),
+    ("what did I note about basil?", "memory/202611/20261123.md:3- 09:10 plant list: basil", "2026-11-23 09:10 plant list: basil"),
     ("how much disk space is left", BOARD, "disk: 24.8 of 31.0 GB free (20 % used)"),
     ("how long have you been up", BOARD, "uptime: 1 d 1 h"),
     ("are you ok?", BOARD, "Nothing is wrong with the board: "),

@@ -77,7 +77,8 @@ class ResultWording:
         wording = [own[key] if key in own else own.get("") or each.get(key) or each.get("", "") for key in keys]
         if any(not row.keys() >= set(FIELD.findall(text)) for row, text in zip(rows, wording, strict=True)):
             return self.tell(match, result)
-        none = fill_fields(each.get("none", ""), match.said) if rows else ""
+        is_worded = any(wording) or not own.keys().isdisjoint(keys)  # what is on, where nothing is
+        none = fill_fields(each.get("none", ""), match.said) if is_worded else ""
         told = [
             fill_fields(self._turn_answer(text) if "_stays" in match.said else text, row)
             for row, text in zip(rows, wording, strict=True)
