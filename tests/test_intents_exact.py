@@ -81,6 +81,7 @@ def said_as(slot):
 
 
 VALUES = {
+    "only_timer": "timer",
     "pause": "until wednesday",
     "chore": "watering",
     "no_chore": "no watering",

@@ -676,6 +676,38 @@ def test_a_reminder_is_named_by_its_day(provider, text, expected):
     assert (call[1]["action"], call[1]["job"]) == expected
 
 
+@each_row(
+    ("text", "last"),
+    [
+        ("cancel the timer", "Time is up."),
+        ("turn off the alarm", "Wake up!"),
+        ("stell den timer ab", "Die Zeit ist um."),
+        ("cancela el temporizador", "Se acabó el tiempo."),
+        ("arrête le minuteur", "Le temps est écoulé."),
+    ],
+)
+def test_a_timer_is_told_from_a_reminder(provider, text, last):
+    listed = {"cron": f"1: 20:00 (in 8 h) feed the cat\n2: 12:10 (in 10 min) {last}"}
+    assert answer(provider, text, listed=listed) == [("cron", {"action": "remove", "job": 2})]
+
+
+@each_row(
+    ("text", "last"),
+    [("cancel the timer", "eggs"), ("cancel the reminder", "Time is up."), ("stop reminding me", "Time is up.")],
+)
+def test_one_of_several_reminders_is_asked_for(provider, text, last):
+    listed = {"cron": f"21: 20:00 (in 8 h) feed the cat\n22: 12:10 (in 10 min) {last}"}
+    assert answer(provider, text, listed=listed) == [("cron", {"action": "list"})]  # nothing is removed
+
+
+@each_row(
+    "text", ["stop reminding me", "hör auf, mich daran zu erinnern", "deja de recordármelo", "ne me le rappelle plus"]
+)
+def test_the_only_reminder_is_taken_back(provider, text):
+    listed = {"cron": "6: every 1 h, next 17:10 (in 1 h) drink"}
+    assert answer(provider, text, listed=listed) == [("cron", {"action": "remove", "job": 6})]
+
+
 def test_what_shows_no_language_is_answered_in_the_only_one_heard(home):
     provider = make_provider(home)
     assert provider.translate([], "stop", "stopped: everything is at its safe level").startswith("stopped")
@@ -1108,7 +1140,7 @@ def orders(language):
     values |= {"gone_text": text, "unasked": text, "old": text, "new": item}
     values |= dict.fromkeys(("told_fact", "noted_fact", "fact", "unsaid", "like_text"), text) | {"bare_level": "40"}
     values |= {"rule_noun": "regla", "snooze_minutes": "10"} | dict.fromkeys(("later_on", "time_window"), when)
-    for slot in ("chore", "no_chore", "chore_verb", "this_rule"):
+    for slot in ("chore", "no_chore", "chore_verb", "this_rule", "only_timer"):
         words = next(iter(table["slots"].get(slot, {}).get("values", {}).values()), "").split()
         values |= {slot: words[0].replace("_", " ")} if words else {}
     pauses = {"de": "bis montag", "es": "hasta el lunes", "fr": "jusqu' à lundi"}

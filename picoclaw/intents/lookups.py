@@ -83,7 +83,8 @@ class Lookup:
             ones = (match._replace(arguments=match.arguments | {"job": int(number)}) for number in rows.values())
             return [*map(_forget_name, ones)] or [self._answer(match, self._wording.tell(match, result))]
         is_rule = match.tool == "rule" and name != ANY_ONE
-        fits = self._find_rules(name, [*rows]) if is_rule else self._find_jobs(name, [*rows], now, spoken)
+        of_kind = [row for row in rows if str(match.said.get("_text", "")) in row] or [*rows]
+        fits = self._find_rules(name, [*rows]) if is_rule else self._find_jobs(name, of_kind, now, spoken)
         if match.tool == "rule" and not fits and (pending := self.name_waiting(match, name)):
             return [pending]
         if len(fits) == 1:
