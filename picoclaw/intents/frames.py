@@ -24,7 +24,8 @@ _VERBS = ("switch", "run_word", "off_verb", "level_verb", "water_verb", "verb_dr
 _NOT_LEFT = ("negations", "numbers", "units", "past", "questions")
 """Tables of words that change the meaning of what stands beside them, and are never passed over."""
 
-Trail = tuple[tuple[SentenceSlot, Any], ...]
+Trail = tuple[tuple[SentenceSlot, Any, int], ...]
+"""The slots that a sentence fills: each with its value and where it begins."""
 
 
 class Piece(NamedTuple):
@@ -79,8 +80,14 @@ class FrameReader:
             intent = self._book.intents[frame.intent]
             if (best := _FrameWalk(self, frame, intent).best()) and not _orders_two(best[2], intent):
                 left, covered, trail = best
-                is_named = any(slot.kind in _NAMES for slot, _ in trail)
-                yield FrameFit(intent, _gather(trail, declared), left, covered, is_named)
+                is_named = any(slot.kind in _NAMES for slot, _, _ in trail)
+                yield FrameFit(intent, _gather(trail, declared, self._splits), left, covered, is_named)
+
+    @cached_property
+    def _splits(self) -> list[int]:
+        """Where an "and" stands."""
+        splits = self._book.words["splits"]
+        return [i for i in range(self._begin, self._end) if self._s.longest(splits, i)]
 
     def _may_fit(self, frame: Frame) -> bool:
         """Whether each part that is needed is somewhere, and one that comes first where the sentence may begin."""
@@ -273,7 +280,7 @@ class _FrameWalk:
                 for value, end in self._reader.read(name, i):
                     if then := self._walk(end, now, left):
                         gain = 0 if slot.kind == "text" else 2 * (end - i) + (slot.kind in _NAMES)
-                        yield then[0] + gain, ((slot, value), *then[1])
+                        yield then[0] + gain, ((slot, value, i), *then[1])
         for end in self._gaps[i]:
             if then := self._walk(end, used, left):
                 yield then
@@ -283,19 +290,24 @@ class _FrameWalk:
 
 def _orders_two(trail: Trail, intent: Intent) -> bool:
     """Whether the parts are of two orders: "to 60 %, off at ten", "the lamp to 30 % and the fan on"."""
-    levels = {value for slot, value in trail if slot.name == "level"}
-    kinds = [slot.kind for slot, _ in trail if slot.kind in {"output", "percent", "seconds"}]
+    levels = {value for slot, value, _ in trail if slot.name == "level"}
+    kinds = [slot.kind for slot, _, _ in trail if slot.kind in {"output", "percent", "seconds"}]
     ends = (n for n, pair in enumerate(pairwise(kinds), 2) if pair == ("output", "percent"))
     return "output" in kinds[next(ends, len(kinds)) :] or (len(levels) > 1 and bool(intent.make))
 
 
-def _gather(trail: Trail, declared: Collection[str]) -> SlotValues:
-    """The values of the slots; further ones are calls of their own ("the water in the tank" is one unless `declared`)."""
+def _gather(trail: Trail, declared: Collection[str], splits: Sequence[int]) -> SlotValues:
+    """The values of the slots; further ones are calls of their own.
+
+    "The water in the tank" is one, unless it is `declared` or an "and" stands between, at one of `splits`.
+    """
     found: SlotValues = {}
     more: dict[str, list[Any]] = {}
-    for slot, value in trail:
-        before = found.get(slot.name, "")
-        if not slot.name or before == "" or (slot.joins and before not in declared):
+    begins: dict[str, int] = {}
+    for slot, value, i in trail:
+        before, begin = found.get(slot.name, ""), begins.setdefault(slot.name, i)
+        is_one = slot.joins and before not in declared and not any(begin < split < i for split in splits)
+        if not slot.name or before == "" or is_one:
             found[slot.name] = value
         elif value not in ("", before) and value not in more.setdefault(slot.name, []):
             more[slot.name].append(value)

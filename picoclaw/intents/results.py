@@ -73,7 +73,7 @@ class ResultWording:
             return self.tell(match, result)
         found = [one.groupdict() for one in re.finditer(tool["row"], result)] if "row" in tool else []
         rows = [self._add_wording(match, row) for row in found]
-        keys = [state if (state := row.get("state")) in own else _choose_wording(match, row) for row in rows]
+        keys = [state if (state := str(row.get("state"))) in own else _choose_wording(match, row) for row in rows]
         wording = [own[key] if key in own else own.get("") or each.get(key) or each.get("", "") for key in keys]
         if any(not row.keys() >= set(FIELD.findall(text)) for row, text in zip(rows, wording, strict=True)):
             return self.tell(match, result)
