@@ -654,7 +654,8 @@ class IntentProvider:
             return []
         given = {name: value for name, value in change.arguments.items() if name not in {"action", "job"}}
         is_alike = given.keys() & TIMES <= match.arguments.keys()  # no time of day for "every sunday"
-        return [(text, match._replace(arguments=match.arguments | given))] if is_alike else []
+        changed = match.arguments | given
+        return [(text, match._replace(arguments=changed))] if is_alike and changed != match.arguments else []
 
     def read_answer(
         self, turns: Sequence[Sequence[Message]], text: str, is_waiting: Callable[[int], bool] = bool
