@@ -472,7 +472,9 @@ class _Asked:
             sensors = [str(before["sensor"]), *sensors]
         if not sensors and not times and len(self.known) > 1:
             sensors = self.known[-2:]
-        if not sensors and "_other" in before and not (times and self.has("than_word")):  # "is it warmer than yesterday?"
+        if (
+            not sensors and "_other" in before and not (times and self.has("than_word"))
+        ):  # "is it warmer than yesterday?"
             sensors = [str(before["sensor"]), str(before["_other"])]
         if not sensors and not times and before.get("compare"):
             return self.ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
