@@ -520,7 +520,7 @@ class TimeReader:
 
     def _get_half(self, said: str) -> str:
         """The half of the day that is said beside an hour: "am", "pm", "night"; '' for none."""
-        said = _GLUED_HALF.sub(" ", f" {said.rstrip(' ?!.')} ")
+        said = _GLUED_HALF.sub(" ", f" {said.rstrip(' ?!.').replace(',', ' ')} ")
         return next((half for part, (half, _) in self._words["parts"].items() if f" {part} " in said), "")
 
     def _put_behind(self, before: Sequence[str], clock: str, said: str) -> str:

@@ -210,16 +210,17 @@ class WishMatcher(IntentMatcher):
             is_told = not any(match for _, match in behind) and self.tells(text[s.starts[greeted] :])
             if is_told or all(is_complete(match) for _, match in behind):
                 return behind  # "hi there, I sowed beans today" asks nothing of today
+        plain = self._drop_polite(s)
+        if plain and not s.holds(self.words["requests"]):  # "could you, please?" is an order by its "please"
+            asked = self.match_wishes(plain, offered, last)
+            if all(is_complete(match) and match.tool for _, match in asked):
+                return asked
         if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
         is_done = all(is_complete(match) and match.tool for _, match in parts)
         if not is_done and (rule := self._match_condition_at(s, offered)):
             return [(text, rule)]
-        if not is_done and (plain := self._drop_polite(s)):
-            asked = self.match_wishes(plain, offered, last)
-            if all(is_complete(match) and match.tool for _, match in asked):
-                return asked
         told: list[Wish] = []
         for said, match in parts:
             calls = (self.list_parts(match) or self._ask_of_each(said, match)) if match else []
@@ -277,8 +278,9 @@ class WishMatcher(IntentMatcher):
 
     def _drop_polite(self, s: Sentence) -> str:
         """A text without the "please" behind its last comma; '' where it has none."""
-        end = self._begin_of_polite(s)
-        return s.text(0, end) + "?" * s.asks if s.after_comma(end) else ""
+        end = max(filter(s.after_comma, range(1, len(s.words))), default=0)
+        is_last = end and s.end_of(self._book.values("please_word"), end) == len(s.words)
+        return s.text(0, end) + "?" * s.asks if is_last else ""
 
     def _drop_first_words(self, heard: _Heard) -> str:
         """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""
