@@ -76,9 +76,9 @@ class Talk(NamedTuple):
 
 
 def clean_text(text: str) -> str:
-    """A user's words without the heads before them, without characters that no word has, and with single spaces."""
+    """A user's words without the heads before them, without characters that no word has, and with single spaces between them."""
     said = text.rpartition("</moment>")[2].encode("utf-8", "replace").decode().translate(_CONTROL_CHARS)
-    return _SPACES.sub(" ", said)
+    return _SPACES.sub(" ", said).strip()
 
 
 def count_up_to_user(messages: Sequence[Message]) -> int:
