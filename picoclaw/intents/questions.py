@@ -557,8 +557,13 @@ class _Asked:
 
     def name_past_limit(self) -> dict[str, Any]:
         is_last = self.has("when_word") and self._holds("last_time") and {*self.times} <= {"last 7 days"}
-        told = {"when": self.when or "today", "_last": is_last or ""} if self.asks_when else {"when": self.when}
-        return {**self.name_limit(), **told}
+        found = self.name_limit()
+        if not self.asks_when:
+            return {**found, "when": self.when}
+        side = {"at least": "above", "at most": "below"}.get(
+            found["beyond"], found["beyond"]
+        )  # how often knows no others
+        return {**found, "beyond": side, "when": self.when or "today", "_last": is_last or ""}
 
     def name_chart(self) -> dict[str, Any]:
         return {**self.name_quantity(), "when": self.when}
