@@ -583,8 +583,8 @@ class IntentProvider:
         """What was asked last, with a text for what it lacked; nothing where that is another wish."""
         failed = any(result.startswith(ERROR_PREFIX) and "?" in result for _, result in talk.calls)
         questions = (question for intent in self._matcher.intents.values() for question in intent.ask.values())
-        if not failed and talk.reply not in questions:
-            return []
+        if (not failed and talk.reply not in questions) or self._is_nod(talk.text):
+            return []  # a yes names nothing
         own = self._matcher.match(talk.text, talk.offered)
         is_lost = own is not None and own.route == "unknown"  # "cancel that", of what is not there yet
         is_end = is_lost and own and self._matcher.intents[own.intent].arguments.get("action") in ENDS
