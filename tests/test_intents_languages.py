@@ -691,6 +691,13 @@ def test_a_timer_is_told_from_a_reminder(provider, text, last):
     assert answer(provider, text, listed=listed) == [("cron", {"action": "remove", "job": 2})]
 
 
+@pytest.mark.parametrize("language", ["en", *LANGUAGES])
+def test_a_timer_is_known_by_the_text_that_it_is_given(language):
+    table = load_shipped(language)
+    given = {table["intents"][intent]["defaults"]["message"] for intent in ("cron_timer", "cron_wake")}
+    assert table["slots"]["only_timer"]["values"].keys() == given
+
+
 @each_row(
     ("text", "last"),
     [("cancel the timer", "eggs"), ("cancel the reminder", "Time is up."), ("stop reminding me", "Time is up.")],

@@ -320,7 +320,7 @@ class SentenceForms:
         """Whether an "if" stands in a sentence: "s'il vous plaît" is none, and "at the minute" at its end neither."""
         ifs, polite, end = self._book.values("if_word"), self.words["polite"], len(s.words)
         now = next((i for i in range(max(0, end - 3), end) if s.end_of(self._book.values("now_word"), i) == end), end)
-        return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(end) if i <= now)
+        return any(s.longest(ifs, i) and not s.longest(polite, i) for i in range(now))
 
     def _is_negated(self, s: Sentence, end: int, ends: Sequence[str] = ()) -> bool:
         """Whether a "not" stands up to word `end`, but for a "no," that only answers; `ends`: spans of what is to end."""

@@ -472,9 +472,8 @@ class _Asked:
             sensors = [str(before["sensor"]), *sensors]
         if not sensors and not times and len(self.known) > 1:
             sensors = self.known[-2:]
-        if (
-            not sensors and "_other" in before and not (times and self.has("than_word"))
-        ):  # "is it warmer than yesterday?"
+        is_than_time = bool(times) and self.has("than_word")  # "is it warmer than yesterday?", of the first of two
+        if not sensors and "_other" in before and not is_than_time:
             sensors = [str(before["sensor"]), str(before["_other"])]
         if not sensors and not times and before.get("compare"):
             return self.ask("history_compare", when=before["when"], compare=before["compare"])  # "by how much?"
@@ -560,9 +559,8 @@ class _Asked:
         found = self.name_limit()
         if not self.asks_when:
             return {**found, "when": self.when}
-        side = {"at least": "above", "at most": "below"}.get(
-            found["beyond"], found["beyond"]
-        )  # how often knows no others
+        # what counts how often knows no other sides
+        side = {"at least": "above", "at most": "below"}.get(found["beyond"], found["beyond"])
         return {**found, "beyond": side, "when": self.when or "today", "_last": is_last or ""}
 
     def name_chart(self) -> dict[str, Any]:

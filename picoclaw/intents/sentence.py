@@ -473,9 +473,8 @@ class SlotReader:
             joint = end < len(s.words) and s.words[end] in _AND_WORDS
             hit = s.longest(slot.values, end + joint)
             if hit and hit[0] != value:
-                hit = (
-                    ("", hit[1]) if (joint or s.after_comma(end)) and not slot.joins else None
-                )  # each place is asked about
+                is_all = (joint or s.after_comma(end)) and not slot.joins  # of two places each is asked about
+                hit = ("", hit[1]) if is_all else None
 
     _term = _choice
 
