@@ -126,13 +126,18 @@ class Draft:
         self.found: SlotValues = kept | found
 
     def _list_kept(self, found: SlotValues) -> SlotValues:
-        """What holds on of the last call, as the intent has it in `keeps`."""
+        """What holds on of the last call, as the intent has it in `keeps`; not what a part of a slot says otherwise."""
         kept, s = SlotValues(), self.s
+        given = dict(found)
+        for part in found.values():
+            given |= part if isinstance(part, dict) else {}
+        is_other = "sensor" in given or given.get("quantity", "") not in {"", s.read_last("quantity")}
         for entry in self.intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
             said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
             name = keep.lstrip("=")
-            if (pronoun and not said) or (name == "series" and "sensor" in found):
+            is_given = is_other and (name == "series" or (name in given and name not in found))
+            if (pronoun and not said) or is_given:
                 continue
             if value := s.read_last(name):
                 kept[name] = value

@@ -31,6 +31,8 @@ _HOUR = pattern(r"\d\d?(?=:\d\d)")
 _TIMES_OF_ROW = pattern(r" every (.+?) at (\d\d:\d\d(?: and \d\d:\d\d)+)")
 NEAR_MINUTES = 180
 """How far from the time before a time of day may be for it to be meant in the same half of the day."""
+_LATER_MINUTES = 270
+"""How far behind the usual hour of a part of the day a time before may be for it to lie in that part: 23:30 of an evening, 19:00."""
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
 _STEPS = {
     "last": {"this week": "last week", "this month": "last month"},
@@ -79,7 +81,8 @@ def keep_clock(when: Mapping[str, Any], last: Mapping[str, Any], result: str, *,
         return dict(when)
     if not fixed:  # "in the evening", of 8:30
         before = _choose_half(before, usual)
-    if _count_apart(usual, before) > NEAR_MINUTES and not is_half:
+    is_later = (before - usual) % 1440 <= _LATER_MINUTES  # 23:00 is of every evening, too
+    if _count_apart(usual, before) > NEAR_MINUTES and not is_later and not is_half:
         return dict(when)
     if fixed:
         return {**when, "cron_expr": write_cron(before, fixed[3])}

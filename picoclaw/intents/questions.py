@@ -514,7 +514,9 @@ class _Asked:
         is_other = not self.figure and not self.has("chart_word", "noun")
         if "_limit" in self.before and not self.has("beyond") and (is_other or self.asks_when):
             return {"beyond": self.before["_beyond"], "limit": self.before["_limit"]}
-        return dict(self.parts.first("beyond") or {})
+        found = dict(self.parts.first("beyond") or {})
+        is_frost = self.has("frost_word") and found.get("limit") == "0" and not self.asks_when
+        return {} if is_frost else found  # "a frost, or did it stay above zero?" asks for the frost
 
     @property
     def asks_when(self) -> bool:

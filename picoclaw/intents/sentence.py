@@ -443,13 +443,14 @@ class SlotReader:
             is_begun = first < polite < len(s.words) and not s.after_comma(first) and not s.after_comma(polite)
             if is_parted or (slot.without and not is_begun and self._is_condition(slot, s, end - 1)):
                 return
-            if not self._belongs_to_text(s, end):
+            if not self._belongs_to_text(slot, s, end):
                 yield s.text(first, end), end
 
-    def _belongs_to_text(self, s: Sentence, i: int) -> bool:
-        """Whether what is said at word `i`, polite elsewhere, goes on with the text before it: "the milk man", "say thanks"."""
+    def _belongs_to_text(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
+        """Whether what says nothing elsewhere goes on with the text before word `i`: "the milk man", "slugs again"."""
         words = self._words
-        if not s.longest(words["polite"], i) or s.after_comma(i):
+        is_kept = slot.name in {"text", "message"}  # no query
+        if not (s.longest(words["polite"], i) or (is_kept and s.longest(words["tail"], i))) or s.after_comma(i):
             return False
         return s.longest(words["text_words"], i) is not None or s.words[i - 1] in words["unended"]
 

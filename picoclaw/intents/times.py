@@ -733,14 +733,16 @@ class TimeReader:
 
     def _duration(self, tail: str) -> tuple[dict[str, Any], int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
-        seconds, end = 0.0, 0
+        seconds, before, end = 0.0, 0.0, 0
         while found := self._span.match(tail, end):
             if end and self._skip("within", tail, end):
                 break  # "for 5 minutes" "in an hour"
             unit = self._words["units"][found["unit"]]
             is_round = unit == _DAY_S and not end and self._skip("within", tail)
             days = self._words["round_days"].get(found["n"]) if is_round else None  # "dans quinze jours"
-            seconds, end = seconds + (days * unit if days else self._seconds(found)), found.end()
+            part = days * unit if days else self._seconds(found)
+            is_same = end > 0 and part >= before and found.start("n") == found.start()  # "a little while, 20 min"
+            seconds, before, end = part + (0.0 if is_same else seconds), unit, found.end()
             if unit in {60, 3600} and (
                 rest := _REST.match(tail, end)
             ):  # "1 min 30" ends in seconds, "1 h 30" in minutes

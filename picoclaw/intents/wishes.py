@@ -1217,6 +1217,8 @@ class WishMatcher(IntentMatcher):
             match = self.match(text, offered)
             if not is_whole(match) or match.intent != first.intent:
                 continue
+            if "_reason" in match.said and tail.split()[1:] == str(match.said["_reason"]).split():
+                return None  # "wake me tomorrow at 6, as I have a train"
             if "_span" in match.said and _PLANNED_LEVEL.search(str(first.arguments)):
                 return None  # "the lamp at 7 to 40 and at 9 to 20"
             new = {name: value for name, value in match.arguments.items() if named or name != "name"}
