@@ -921,6 +921,20 @@ def test_what_goes_on_in_a_garden_is_understood(gardener, lines, expected):
     assert found.startswith(expected) if isinstance(found, str) else [list(call) for call in found] == expected, found
 
 
+@each_row(
+    ("text",),
+    [
+        ("warn me tonight if it is below 6 in the greenhouse",),
+        ("sag bescheid wenn es heute nacht im gewächshaus unter 6 geht",),
+        ("lüfter an wenn es tagsüber im gewächshaus über 30 ist",),
+        ("avísame si baja de 6 en el invernadero durante la noche",),
+        ("préviens-moi si la serre passe sous 6 la nuit",),
+    ],
+)
+def test_a_rule_for_some_hours_says_that_it_holds_at_any(gardener, text):
+    assert gardener.match(text, TOOLS).said.get("_bounded") == "once"
+
+
 @pytest.mark.parametrize(
     ("lines", "at"),
     [
@@ -1139,6 +1153,7 @@ def orders(language):
         "reading": f"{noun} {place}",
         "called_rule": "frost",
         "named_list": "baumarkt",
+        "new_list": "baumarkt:",
         "own_list": "baumarktliste",
         "part_only": when,
         "this_rule": {"de": "die regel", "es": "la regla", "fr": "la règle"}[language],

@@ -625,6 +625,8 @@ def _change_limit(draft: Draft) -> IntentMatch | None:
 def _set_level(draft: Draft) -> IntentMatch | None:
     """A level, or so much more or less than before: "brighter by 20 percent", "a bit darker"."""
     found, last = draft.found, draft.last
+    if draft.intent.name == "output_step" and found.get("name") != last.get("name"):
+        return draft.unknown  # "dim the lamp", behind the fan
     level = found["level"] = str(found["level"]) if isinstance(found["level"], int) else found["level"]
     is_said = "level" in draft.given
     if is_said and draft.intent.tool == "output" and (way := find_way(draft.book, draft.s, found)):
@@ -774,7 +776,10 @@ def _list_items(book: Grammar, text: str) -> list[str]:
     for i in range(1, len(s.words) + 1):
         is_joint = i < len(s.words) and not s.longest(book.words["halves"], i)
         joint = s.longest(book.words["splits"], i) if is_joint else None
-        if i < len(s.words) and not joint and (not s.after_comma(i) or _counts_packs(book, s, i)):
+        is_short = (
+            i < len(s.words) and len(s.words[i - 1]) < 3 and s.raw[: s.starts[i]].rstrip()[-1:] == "."
+        )  # "Dr. Noack"
+        if i < len(s.words) and not joint and (is_short or not s.after_comma(i) or _counts_packs(book, s, i)):
             continue
         if items and s.after_comma(begin) and any(s.longest(table, begin) for table in reasons):
             break  # "milk, we are out of it"
