@@ -31,6 +31,12 @@ def provider(home):  # noqa: F811
         (["what is 100 divided by 8"], "100 / 8 = 12.5"),
         (["3 plus 4 times 2"], "3 + 4 × 2 = 11"),
         (["how much is (3+2) * 12?"], "(3+2) * 12 = 60"),
+        (["what's 1,000 times 3"], "1000 × 3 = 3000"),
+        (["12 x 118,40"], "12 × 118.4 = 1420.8"),
+        (["what's 12,345.5 plus 1"], "12345.5 + 1 = 12346.5"),
+        (["how much is a 20% tip on 45"], "20 % of 45 = 9"),
+        (["how much is 12 dollars for the hose plus 8 for the tape"], "12 + 8 = 20"),
+        (["what's 12 times 4", "less 10%", "split between 3"], "43.2 / 3 = 14.4"),
         (["what is on the list (3 things)"], ""),
         (["30 percent off 250, what's left"], "250 - 30 % = 175"),
         (["3 to the power of 12"], "3 to the power of 12 = 531441"),
@@ -131,6 +137,16 @@ def test_what_is_asked_is_worked_out(provider, texts, told):
         ("de", "In welche Kalenderwoche fällt der 9. September?", "Kalenderwoche 36 von 2027."),
         ("es", "¿Cuánto es 17 por 23?", "17 × 23 = 391"),
         ("es", "15% de 240", "15 % de 240 = 36"),
+        ("de", "1.000 mal 3", "1000 × 3 = 3000"),
+        (
+            "es",
+            "29,90 del tinte mas 18 del corte cuanto es / y si le hago un 10 por ciento menos",
+            "47.9 - 10 % = 43.11",
+        ),
+        ("es", "cuánto es 47,90 menos 4,79 / ¿entre dos?", "43.11 / 2 = 21.55"),
+        ("es", "Tengo una parcela de 12.40 por 8.75 metros, ¿cuántos metros cuadrados son?", "12.4 × 8.75 = 108.5 m²"),
+        ("fr", "12 nuits a 118,40 ca fait combien / moins 22% de charges", "1420.8 - 22 % = 1108.22"),
+        ("fr", "combien font 12,50 de terreau plus 8 de graines", "12.5 + 8 = 20.5"),
         ("es", "que dia cae el 15 de septiembre", "293 días: el 2027-09-15 es miércoles."),
         ("es", "¿Cae en sábado mi cumple, el 8 de noviembre?", "No: el 2027-11-08 es lunes."),
         ("fr", "144 divisé par 12", "144 / 12 = 12"),
@@ -178,7 +194,8 @@ def test_what_is_asked_is_worked_out(provider, texts, told):
 def test_other_languages_work_out_the_same(provider, language, text, told):
     provider._listen_in(language)
     try:
-        assert provider.tell_sum(text, NOW) == told
+        *before, last = text.split(" / ")
+        assert provider.tell_sum(last, NOW, before) == told
     finally:
         provider._listen_in("en")
 

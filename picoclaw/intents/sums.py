@@ -32,6 +32,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _DAY_S = 86_400
+_THOUSANDS = {mark: pattern(rf"(?<![\d.,])\d{{1,3}}(?:[{mark}]\d{{3}})+(?![{mark}]?\d)") for mark in ".,"}
+_DECIMAL_COMMA = pattern(r"(?<![\d.,])(\d+),(\d\d?)(?![\d.,]*\d)")
 _SIGN = pattern(r"(?<=[\d€£$]) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
@@ -91,6 +93,8 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
+    mark = "." if words["decimals"] else ","
+    text = _DECIMAL_COMMA.sub(r"\1.\2", _THOUSANDS[mark].sub(lambda found: found[0].replace(mark, ""), text))
     plain_text = _CURRENCY.sub(lambda found: f"{found[2] or ''} {found[1] or found[3]}", text)
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", plain_text), words)
     behind = [i for i in range(2, len(s.words)) if s.words[i - 1] in words["splits"]]
@@ -168,6 +172,8 @@ def _read_terms(s: Sentence, words: WordTables) -> Terms:
         if clock := _CLOCK.fullmatch(s.words[i]):
             found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
             i += 1
+        elif _is_article(s, i, words):
+            i += 1
         elif number := _read_number(s, i, words):
             (kind, value), i = number
             is_hour = kind == "number" and i < len(s.words) and s.words[i] in words["oclock"]
@@ -189,6 +195,13 @@ def _read_terms(s: Sentence, words: WordTables) -> Terms:
             is_whole = False
             i += 1
     return Terms(found, is_whole=is_whole)
+
+
+def _is_article(s: Sentence, i: int, words: WordTables) -> bool:
+    """Whether a word that counts 1 does not count here: "un 10 %", "una parcela de 12.4 por 8"."""
+    of = s.longest(words["sums"], i + 2)
+    number = i + 1 if of is None or of[0] != "of" or s.longest(words["factors"], i + 1) else of[1]
+    return words["numbers"].get(s.words[i]) == 1 and s.words[number:][:1] != [] and s.words[number][0].isdigit()
 
 
 def _read_number(s: Sentence, i: int, words: WordTables) -> tuple[Token, int] | None:
@@ -249,7 +262,12 @@ def _work_out(text: str, s: Sentence, terms: Terms, book: SumBook, last: Sum | N
     plain = [token for token in terms.tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     if plain[:1] == [("op", "&")]:
         del plain[0]  # "and divided by 8?"
-    if terms.is_whole:
+    goes_on = last is not None and _goes_on(plain)
+    if "ask" in terms.ops:  # "12,50 de terreau plus 8 de graines"
+        kinds = [*(kind for kind, _ in plain), ""]
+        plain = [one for n, one in enumerate(plain) if one != ("op", "of") or kinds[n + 1] in _KINDS]
+    is_asked = "ask" in terms.ops and _SIGNS.issuperset(value for kind, value in plain if kind == "op")
+    if terms.is_whole or goes_on or is_asked:
         chain = [("op", "+") if token == ("op", "&") else token for token in plain]
         if found := _calculate(chain, last, words):
             return found
@@ -379,6 +397,20 @@ def _add_prices(terms: Terms) -> Sum | None:
         return None
     parts = [*zip(values[::2], values[1::2], strict=True)]
     return _tell(" + ".join(f"{n:g} × {one:g}" for n, one in parts), sum(n * one for n, one in parts))
+
+
+def _goes_on(tokens: list[Token]) -> bool:
+    """Whether one more number is added to the answer before, or taken from it, whatever stands beside it; "10 % less" is turned."""
+    if tokens[2:] == [("op", "of")]:
+        del tokens[2]  # "moins 22 % de charges"
+    kinds = [kind for kind, _ in tokens]
+    if kinds in (["number", "op"], ["percent", "op"]) and tokens[1][1] in {"+", "-"}:
+        tokens.reverse()
+    elif kinds[-1:] == ["number"] and {("op", "split"), ("op", "among")}.issuperset(tokens[:-1]) and len(tokens) > 1:
+        tokens[:-1] = [("op", "/")]
+    return (
+        len(tokens) == 2 and tokens[0][0] == "op" and tokens[0][1] in _SIGNS and tokens[1][0] in {"number", "percent"}
+    )
 
 
 def _calculate(tokens: Sequence[Token], last: Sum | None, words: WordTables) -> Sum | None:
