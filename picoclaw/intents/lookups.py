@@ -94,7 +94,8 @@ class Lookup:
             given = {one: value for one, value in match.arguments.items() if one not in intent.arguments}
             other = self._matcher.intents[intent.otherwise]
             return [make_match(other, {**given, "_called": name}, match.score, match.route)]
-        return [self._ask_which(match, name, [rows[row] for row in fits], result)]
+        named = name if rows or self._list_waiting() else ""
+        return [self._ask_which(match, named, [rows[row] for row in fits], result)]
 
     def tell_waiting(self, match: IntentMatch | None, name: str = "", fits: Rows = ()) -> list[str]:
         """The rules that wait for a yes, each in a line; those of one output where it is named."""
@@ -187,10 +188,10 @@ class Lookup:
         return _forget_name(match._replace(arguments=change_weekday(moved, {"cron_expr": weekly})))
 
     def _ask_which(self, match: IntentMatch, name: str, numbers: Sequence[str], result: str) -> IntentMatch:
-        """Ask which of several rows is meant, or say that none is."""
+        """Ask which of several rows is meant, or say that none is; no `name` where there is none at all."""
         say, exact = self._matcher.say, self._matcher.intents[match.intent].exact
         text = fill_fields(say["several" if numbers else "unnamed"], {"name": name, "exact": exact})
-        if name == ANY_ONE:
+        if name in {ANY_ONE, ""}:
             text = fill_fields(say["which"], {"names": ", ".join(numbers)}) if numbers else ""
         waits = [] if numbers and match.tool != "rule" else self.tell_waiting(match._replace(tool="rule"))
         return self._answer(match, "\n".join([text, self._wording.tell(match, result), *waits]).strip())

@@ -1443,8 +1443,8 @@ class IntentMatcher(SentenceForms):
             return None  # "tell me what is due at 6"
         if wanted.route == "frame" and wanted.score < SURE_WORDS:
             return None  # "take out the trash"
-        if wanted.tool == "output" and len(request.split()) < MAX_BARE_WORDS:
-            return None  # "fan"
+        if wanted.tool == "output" and (len(request.split()) < MAX_BARE_WORDS or self._has(s, "want_word")):
+            return None  # "fan", "could I have the fan on every day at 8?"
         at = arguments.get("at", "")
         if wanted.tool == "output_history" and (at or "at " in str(wanted.arguments.get("when", ""))):
             return None  # "tell me who turned the lamp on at 3"
