@@ -236,7 +236,8 @@ def _shift(draft: Draft) -> IntentMatch | None:
     seconds -= draft.passed if "at_seconds" in draft.last else 0
     last = {} if draft.last.get("action") == "snooze" else draft.last  # which tells how much later, and not when
     draft.found["when"] = shift_time(last, seconds) or shift_due(draft.result, seconds)
-    if draft.found["when"] and "at_seconds" not in draft.last and draft.holds("too_word"):  # "and an hour before, too"
+    is_more = draft.s.longest(draft.book.words["splits"], 0) is not None or draft.holds("too_word", "again_word")
+    if draft.found["when"] and "at_seconds" not in draft.last and is_more:  # "and an hour before, too"
         return draft.hand_over("cron_again", {"when": draft.found["when"]})
     return None if draft.found["when"] else draft.unknown
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-from picoclaw.intents.changes import find_clock, join_days, keep_day
+from picoclaw.intents.changes import find_clock, join_days, keep_day, shift_time
 from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
@@ -217,6 +217,8 @@ class WishMatcher(IntentMatcher):
                 return asked
         if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
+        if ahead := self._match_ahead(s, offered, last):
+            return [(text, ahead)]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
         is_done = all(is_complete(match) and match.tool for _, match in parts)
         if not is_done and (rule := self._match_condition_at(s, offered)):
@@ -315,6 +317,48 @@ class WishMatcher(IntentMatcher):
                 options = dict(match.arguments.get("options") or {}) | {"only_if": gate}
                 return match._replace(arguments=match.arguments | {"when": moment, "options": options})
         return None
+
+    def _match_ahead(self, s: Sentence, offered: Offered, last: LastTurn) -> IntentMatch | None:
+        """A reminder so long before something: "my train is at 6, remind me half an hour before"."""
+        asks = [self._reminding, self._book.values("tell_word")]
+        begin = next((i for i in range(len(s.words)) if any(s.longest(table, i) for table in asks)), len(s.words))
+        seconds, i, end = self._find_ahead(s, begin + 1)
+        if not seconds:
+            return None
+        cut = next(filter(s.after_comma, range(begin, 0, -1)), 0)
+        remind, polite = self.intents["cron_add"], self.words["polite"]
+        is_bare = s.skip([self._lead, polite, self.words["it"], *asks], cut) == i
+        more = [self._book.values(name) for name in ("too_word", "again_word")]
+        if is_bare and not cut and s.skip([polite, *more], end) == len(s.words):  # "remind me 10 minutes earlier, too"
+            joint = f"{next(iter(self.words['splits']))} " if any(map(s.holds, more)) else ""
+            told = self.match(f"{joint}{s.text(i, end)}", offered, last) if last.call.name == "cron" else None
+            return told or make_match(remind, {}, 0.0, "")
+        order = s.text(cut, i)
+        if is_bare:
+            exact = self._read(remind.exact)
+            order = exact.text(
+                0, next(n for n in range(1, len(exact.words)) if self.times.count_clock(exact.words[n:]))
+            )
+        rest = [s.text(end, len(s.words))] if end < len(s.words) else []
+        if rest and s.words[end][0].isdigit() and not self.times.count_clock(s.words[end:]):
+            rest.insert(0, next(iter(self.words["at"])))  # "10 minutes before 6"
+        what = s.skip([dict.fromkeys(self.words["tells"]), dict.fromkeys(self._verbs)])
+        told_before = [s.text(what if 1 < what < cut else 0, cut)] if cut else []  # "(I have) the dentist on wednesday"
+        match = self.match(" ".join([order, *rest, *told_before]), offered)
+        when = shift_time(match.arguments, -seconds) if is_whole(match) and match.intent == "cron_add" else {}
+        return match._replace(arguments=match.arguments | when) if match and when else None
+
+    def _find_ahead(self, s: Sentence, begin: int) -> tuple[float, int, int]:
+        """A length with a "before" behind it, in seconds, and from and to where it stands; zeros where there is none."""
+        ahead, within = self._book.values("ahead_word"), self.words["within"]
+        for i in range(begin, len(s.words) if s.holds(ahead) else 0):
+            for one, count in self.times.once(s.words[i : i + MAX_SHORT_WORDS], ""):
+                end = s.end_of(ahead, i + count) if "at_seconds" in one else 0
+                if (
+                    end and s.words[i] not in within and s.words[i - 1] not in within
+                ):  # not "in 10 minutes, before I go"
+                    return one["at_seconds"], i, end
+        return 0.0, 0, 0
 
     def _list_moments(self, s: Sentence) -> Iterator[tuple[int, int, str]]:
         """The times of day in a sentence, the longest first: the words of each, and what a rule calls it."""
