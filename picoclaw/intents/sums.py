@@ -64,12 +64,13 @@ _KINDS = {"number": "n", "percent": "%", "clock": "c"}
 
 
 class Sum(NamedTuple):
-    """An answer, and what a further question goes on with: a number, the two units, or a day."""
+    """An answer, and what a further question goes on with: a number, the two units, a day, or the share that was asked for."""
 
     text: str
     value: float | None = None
     unit: str = ""
     day: date | None = None
+    percent: float | None = None
 
 
 class SumBook(NamedTuple):
@@ -262,6 +263,8 @@ def _work_out(text: str, s: Sentence, terms: Terms, book: SumBook, last: Sum | N
     plain = [token for token in terms.tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     if plain[:1] == [("op", "&")]:
         del plain[0]  # "and divided by 8?"
+    if last and last.percent is not None and plain[:1] == [("op", "of")] and terms.shape == "n" and len(plain) == 2:
+        return _tell_share(last.percent, terms.values[0], words)  # "and of 120?"
     goes_on = last is not None and _goes_on(plain)
     if "ask" in terms.ops:  # "12,50 de terreau plus 8 de graines"
         kinds = [*(kind for kind, _ in plain), ""]
@@ -291,7 +294,7 @@ def _answer_form(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | Non
         case "%n", [percent, whole] if "off" in ops:
             return _tell(f"{whole:g} - {percent:g} %", whole * (1 - percent / 100))
         case "%n", [percent, whole] if ops - {"ask", "in"} == {"of"}:
-            return _tell(f"{percent:g} % {_name_meanings(words['sums'])['of']} {whole:g}", percent / 100 * whole)
+            return _tell_share(percent, whole, words)
         case "cn", [clock, price] if is_paid and "ask" in ops and ops & {"price", "each"}:
             return _tell(f"{_name_clock(clock)} × {price:g}", clock / 60 * price)  # "7:30 at 42 euros, how much?"
         case "cc", [first, last] if ops & {"span", "ask"}:
@@ -423,9 +426,10 @@ def _calculate(tokens: Sequence[Token], last: Sum | None, words: WordTables) -> 
     values = [value for _, value in tokens]
     if shape in {"non", "%on"} and values[1] == "of":
         meanings = _name_meanings(words["sums"])
-        share = meanings.get(f"share {values[0]!r}") if shape == "non" else f"{values[0]:g} %"
-        value = values[0] * values[2] / (1 if shape == "non" else 100)
-        return _tell(f"{share} {meanings['of']} {values[2]:g}", value) if share else None
+        if shape == "%on":
+            return _tell_share(values[0], values[2], words)
+        share = meanings.get(f"share {values[0]!r}")
+        return _tell(f"{share} {meanings['of']} {values[2]:g}", values[0] * values[2]) if share else None
     if not re.fullmatch(r"n(o[n%])+", shape) or not _SIGNS.issuperset(values[1::2]):
         return None
     expression = shown = f"{values[0]:.12g}"
@@ -447,6 +451,11 @@ def _evaluate(shown: str, expression: str) -> Sum | None:
 
 def _tell(shown: str, value: float, unit: str = "") -> Sum | None:
     return Sum(f"{shown} = {_format_number(value)} {unit}".rstrip(), value) if abs(value) < _MAX_SIZE else None
+
+
+def _tell_share(percent: float, whole: float, words: WordTables) -> Sum | None:
+    told = _tell(f"{percent:g} % {_name_meanings(words['sums'])['of']} {whole:g}", percent / 100 * whole)
+    return told._replace(percent=percent) if told else None
 
 
 def _format_number(value: float) -> str:
