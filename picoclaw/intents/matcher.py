@@ -235,7 +235,8 @@ class SentenceForms:
         is_order &= s.longest(self.words["it"], end + 1) is not None  # "no make it 30"
         is_short = len(s.words) <= end + 2 or s.longest(self._book.values("is_wrong"), end + 1) is not None
         is_number = is_short and s.words[end].isdecimal()  # "no 17 degrees"
-        is_end = is_one and s.end_of(self.words["until"], end) > 0  # "no until 11"
+        is_end = is_one and s.words[-1][0].isdigit() and len(s.words) <= end + MAX_BARE_WORDS
+        is_end &= s.end_of(self.words["until"], end) > 0  # "no until 11"
         if not (s.after_comma(end) or is_doubled or is_order or is_number or is_end):
             return 0
         is_refusal = not is_one and any(s.longest(negations, n) for n in range(end, len(s.words)))
