@@ -777,9 +777,8 @@ def _list_items(book: Grammar, text: str) -> list[str]:
     for i in range(1, len(s.words) + 1):
         is_joint = i < len(s.words) and not s.longest(book.words["halves"], i)
         joint = s.longest(book.words["splits"], i) if is_joint else None
-        is_short = (
-            i < len(s.words) and len(s.words[i - 1]) < 3 and s.raw[: s.starts[i]].rstrip()[-1:] == "."
-        )  # "Dr. Noack"
+        # "Dr. Noack" is one
+        is_short = i < len(s.words) and len(s.words[i - 1]) < 3 and s.raw[: s.starts[i]].rstrip()[-1:] == "."
         if i < len(s.words) and not joint and (is_short or not s.after_comma(i) or _counts_packs(book, s, i)):
             continue
         if items and s.after_comma(begin) and any(s.longest(table, begin) for table in reasons):

@@ -46,7 +46,9 @@ Names = Mapping[str, tuple[str, str]]
 SlotValues = dict[str, Any]
 SlotReading = tuple[Any, int]
 
-_WORD = pattern(r"(?<![^\n])\+(?=\d)|[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)")
+_WORD = pattern(
+    r"(?<![^\n])\+(?=\d)|(?<![\d,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\d,]*\d)|[^\s,;!?¡¿\"()\[\]{}<>*`“”„…]+|(?<=\s)[<>](?= ?-?\d)"
+)
 _DECIMAL_COMMA = pattern(r"(?<=\d),(?=\d)")
 _AMOUNTS, _AMOUNT_PART = pattern(r"(?:\d+(?:[.:]\d+)?[a-z]+)+"), pattern(r"\d+(?:[.:]\d+)?|[a-z]+")
 _LETTERS = pattern(r"[a-z]+")
@@ -77,6 +79,10 @@ _CONDITION = pattern(
     r"(?P<series>(?:(?P<sensor>[\w-]+)\.)?(?P<quantity>\w+)) (?P<was>above|below|at least|at most) (?P<limit>-?\d[\d.]*)"
 )
 _AND_WORDS = frozenset({"and", "&", "plus"})
+_THOUSANDS = {"": pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"), ",": pattern(r"\d{1,3}(?:[. ]\d{3})+(?:,\d+)?")}
+"""By the mark of decimals where that is a comma: "10,000.5", or "10.000,5" and "10 000,5"."""
+_MARKS_OF = {"": str.maketrans("", "", ","), ",": str.maketrans(",", ".", ". ")}
+_SPACED_WORD = pattern(rf"(?<![\d.,])\d{{1,3}}(?: \d{{3}})+(?:\.\d+)?(?![\d.,]*\d)|{_WORD.pattern}")
 _CLAUSE_MARKS = frozenset(",.;:!?")
 _VOWELS = frozenset("aeiouhy")
 _UMLAUTS = {ord("ä"): "ae", ord("ö"): "oe", ord("ü"): "ue", ord("ß"): "ss"}
@@ -299,8 +305,13 @@ def scale_value(number: str, measure: str) -> str:
 def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
     """The words of a text, and where each begins in it."""
     split, starts = list[str](), list[int]()
-    for found in _WORD.finditer(_DECIMAL_COMMA.sub(".", raw) if words["decimals"] else raw):
-        spelt = found[0].lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
+    comma = next(iter(words["decimals"]), "")
+    text = _DECIMAL_COMMA.sub(".", raw) if comma else raw
+    for found in (_SPACED_WORD if comma else _WORD).finditer(text):
+        said = raw[found.start() : found.end()].rstrip(".%")
+        is_thousand = _THOUSANDS[comma].fullmatch(said) is not None
+        said = said.translate(_MARKS_OF[comma]) if is_thousand else found[0]
+        spelt = said.lower().replace("’", "'").lstrip("':=+|-").rstrip("':=+|-.")
         word = fold_name(spelt) or "+" * (found[0] == "+" and not split)  # "+5 min"
         parts = _split_word(spelt, word, split, words)
         split += parts

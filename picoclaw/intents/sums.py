@@ -32,7 +32,6 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _DAY_S = 86_400
-_THOUSANDS = {mark: pattern(rf"(?<![\d.,])\d{{1,3}}(?:[{mark}]\d{{3}})+(?![{mark}]?\d)") for mark in ".,"}
 _DECIMAL_COMMA = pattern(r"(?<![\d.,])(\d+),(\d\d?)(?![\d.,]*\d)")
 _SIGN = pattern(r"(?<=[\d€£$]) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
@@ -94,8 +93,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
-    mark = "." if words["decimals"] else ","
-    text = _DECIMAL_COMMA.sub(r"\1.\2", _THOUSANDS[mark].sub(lambda found: found[0].replace(mark, ""), text))
+    text = text if words["decimals"] else _DECIMAL_COMMA.sub(r"\1.\2", text)
     plain_text = _CURRENCY.sub(lambda found: f"{found[2] or ''} {found[1] or found[3]}", text)
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", plain_text), words)
     behind = [i for i in range(2, len(s.words)) if s.words[i - 1] in words["splits"]]
@@ -411,9 +409,8 @@ def _goes_on(tokens: list[Token]) -> bool:
         tokens.reverse()
     elif kinds[-1:] == ["number"] and {("op", "split"), ("op", "among")}.issuperset(tokens[:-1]) and len(tokens) > 1:
         tokens[:-1] = [("op", "/")]
-    return (
-        len(tokens) == 2 and tokens[0][0] == "op" and tokens[0][1] in _SIGNS and tokens[1][0] in {"number", "percent"}
-    )
+    is_sign = tokens[:1] != [] and tokens[0][0] == "op" and tokens[0][1] in _SIGNS
+    return is_sign and [kind for kind, _ in tokens[1:]] in (["number"], ["percent"])
 
 
 def _calculate(tokens: Sequence[Token], last: Sum | None, words: WordTables) -> Sum | None:

@@ -336,9 +336,8 @@ class WishMatcher(IntentMatcher):
         order = s.text(cut, i)
         if is_bare:
             exact = self._read(remind.exact)
-            order = exact.text(
-                0, next(n for n in range(1, len(exact.words)) if self.times.count_clock(exact.words[n:]))
-            )
+            at = next(n for n in range(1, len(exact.words)) if self.times.count_clock(exact.words[n:]))
+            order = exact.text(0, at)
         rest = [s.text(end, len(s.words))] if end < len(s.words) else []
         if rest and s.words[end][0].isdigit() and not self.times.count_clock(s.words[end:]):
             rest.insert(0, next(iter(self.words["at"])))  # "10 minutes before 6"
@@ -354,9 +353,8 @@ class WishMatcher(IntentMatcher):
         for i in range(begin, len(s.words) if s.holds(ahead) else 0):
             for one, count in self.times.once(s.words[i : i + MAX_SHORT_WORDS], ""):
                 end = s.end_of(ahead, i + count) if "at_seconds" in one else 0
-                if (
-                    end and s.words[i] not in within and s.words[i - 1] not in within
-                ):  # not "in 10 minutes, before I go"
+                # not "in 10 minutes, before I go"
+                if end and s.words[i] not in within and s.words[i - 1] not in within:
                     return one["at_seconds"], i, end
         return 0.0, 0, 0
 
