@@ -306,7 +306,7 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
     """The words of a text, and where each begins in it."""
     split, starts = list[str](), list[int]()
     comma = next(iter(words["decimals"]), "")
-    text = _DECIMAL_COMMA.sub(".", raw) if comma else raw
+    text = (_DECIMAL_COMMA if comma else _find_comma_of_unit(words)).sub(".", raw)
     for found in (_SPACED_WORD if comma else _WORD).finditer(text):
         said = raw[found.start() : found.end()].rstrip(".%")
         is_thousand = _THOUSANDS[comma].fullmatch(said) is not None
@@ -329,6 +329,13 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
         if word in words["more"] and after in words["units"] and (before[0].isdigit() or before in words["numbers"]):
             split[i : i + 2] = after, word  # "10 minutes more"
     return split, starts
+
+
+@lru_cache
+def _find_comma_of_unit(words: WordTables) -> re.Pattern[str]:
+    """A comma in a number that a unit stands behind: "1,5 minutes" is no list, in a language that writes 1.5."""
+    units = "|".join(map(re.escape, sorted({*words["units"], *words["measures"]}, key=len, reverse=True)))
+    return pattern(rf"(?<=\d),(?=\d\d? ?(?:{units})(?![a-z]))", re.IGNORECASE)
 
 
 def _split_word(spelt: str, word: str, before: Sequence[str], words: WordTables) -> list[str]:
