@@ -321,15 +321,18 @@ def parse_moment(text: str, now: datetime) -> datetime:
     """Find the next moment, after `now`, that a person means by a text; in the zone of `now`.
 
     A time of day alone is today's, or tomorrow's when it is past; one that comes twice, because the clocks are put
-    back, is the next of the two; "6:00 o'clock" is 6:00 or 18:00, whichever comes first. Raises ValueError naming the
-    accepted forms.
+    back, is the next of the two; "6:00 o'clock" is 6:00 or 18:00, whichever comes first, and "today 6:00 o'clock" none
+    of tomorrow. Raises ValueError naming the accepted forms.
     """
     words = " ".join(text.lower().split())
     text = truncate(text, _MAX_QUOTED)
     if moment := _parse_iso(words):
         return _localize(moment, now)
     if words.endswith(" o'clock"):
-        return _get_next_half_day(_parse_clock(words.removesuffix(" o'clock"), text), now)
+        hour_minute = _parse_clock(words.removesuffix(" o'clock").removeprefix("today "), text)
+        moment = _get_next_half_day(hour_minute, now)
+        is_past = words.startswith("today ") and moment.date() != now.date()
+        return _make_wall_time(now, 0, (hour_minute[0] % 12 + 12, hour_minute[1])) if is_past else moment
     day, _, clock = words.rpartition(" ")
     if clock in {"am", "pm"}:
         day, _, hour = day.rpartition(" ")

@@ -210,7 +210,7 @@ SAID = {
                     {
                         "action": "add",
                         "kind": "tool",
-                        "at": "20:00",
+                        "at": "today 20:00",
                         "message": 'output {"action": "set", "name": "fan", "level": "on"}',
                     },
                 )
@@ -1160,6 +1160,7 @@ def orders(language):
         "new_list": "baumarkt:",
         "own_list": "baumarktliste",
         "part_only": when,
+        "on_day": {"de": "am 14", "es": "el 14", "fr": "le 14"}[language],
         "this_rule": {"de": "die regel", "es": "la regla", "fr": "la règle"}[language],
         "former_value": value,
     }

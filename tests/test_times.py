@@ -44,6 +44,8 @@ NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
         ("tomorrow at 7:30 am", "2026-11-22 07:30"),
         ("today 23:59", "2026-11-21 23:59"),
         ("today 9:00", "2026-11-21 09:00"),
+        ("today 8:00 o'clock", "2026-11-21 20:00"),
+        ("today 2:00 o'clock", "2026-11-21 14:00"),  # is past, and none of tomorrow
         ("saturday 15:00", "2026-11-21 15:00"),
         ("saturday 9:00", "2026-11-28 09:00"),
         ("on monday 9:00", "2026-11-23 09:00"),

@@ -56,6 +56,7 @@ from picoclaw.intents.times import (
 from picoclaw.text import pattern
 from picoclaw.times import CRON_WEEKDAYS, EARLIEST_HOUR, WEEKDAYS, format_duration, parse_duration
 
+_NUMBER_IN_NOTE = re.compile(r"\d+(?:[.,]\d+)?")
 _HOUR_ALONE = pattern(rf"(\d\d):(\d\d)({re.escape(OCLOCK)})?")
 _DAYS_OF_PLAN = pattern(r"\d+ (\d+) (\* \* \S+)")
 READS = frozenset({"sensor_read", "sensor_history", "sensor_excursions"})
@@ -441,7 +442,7 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_last = bool(draft.intent.after) or (draft.s.holds(draft.book.words["it"]) and not is_named)
     if when.keys() == {"at_seconds"} and not is_shift and not is_within:
         return _move_by(draft, when["at_seconds"], is_last=is_last)
-    return _move_last(draft, when, is_told=names_hour or is_shift) if is_last else None
+    return _move_last(draft, when, is_told=names_hour or is_shift, is_other=is_replaced) if is_last else None
 
 
 def _move_end(draft: Draft, when: Mapping[str, Any], *, is_timed: bool) -> IntentMatch | None:
@@ -462,7 +463,7 @@ def _move_end(draft: Draft, when: Mapping[str, Any], *, is_timed: bool) -> Inten
     return draft.hand_over("output_later_length", {"_length": seconds, "when": moved})
 
 
-def _move_last(draft: Draft, when: Mapping[str, Any], *, is_told: bool) -> IntentMatch | None:
+def _move_last(draft: Draft, when: Mapping[str, Any], *, is_told: bool, is_other: bool) -> IntentMatch | None:
     """Another time of the last job: in the half of the day, or at the hour that it had, where only a part of it is said."""
     s, words = draft.s, draft.book.words
     parts = words["parts"]
@@ -472,7 +473,8 @@ def _move_last(draft: Draft, when: Mapping[str, Any], *, is_told: bool) -> Inten
         when = keep_clock(when, draft.last, draft.result, is_half=is_half)
     is_part = not parts.keys().isdisjoint(s.words)
     is_bare = not is_part and any(map(_BARE_CLOCK.fullmatch, s.words))
-    when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=True)
+    is_late = (find_clock(draft.last, draft.result) or 0) >= 720
+    when = keep_half_day(when, draft.last, draft.result, is_bare=is_bare, is_other=is_other or is_late)
     if (names := _name_length_or_hour(draft, when)) and not s.read_last("_span"):
         return draft.ask_which(names)
     late = when.get("cron_expr", "").split(" ")[1:2]
@@ -567,9 +569,10 @@ def _end_rule(draft: Draft) -> IntentMatch | None:
 
 def _replace_words(draft: Draft) -> IntentMatch | None:
     note, *wrong = str(draft.found.get("old_note", "")), str(draft.found.get("_wrong_words", ""))
-    right = str(draft.found.get("_right_words") or draft.found.get("_right_number", ""))
-    if "_right_number" in draft.found:  # "sorry, it was 24": the only number there is
-        wrong = re.findall(r"\d+", note)
+    right, number = str(draft.found.get("_right_words", "")), draft.found.get("_right_number")
+    if isinstance(number, dict):  # "sorry, it was 24": the only number there is
+        wrong = _NUMBER_IN_NOTE.findall(note)
+        right = (_NUMBER_IN_NOTE.findall(draft.s.raw) or [number["right_number"]])[-1]
     draft.found["new_note"] = replace_words(note, wrong[0], right) if len(wrong) == 1 else ""
     return None if draft.found["new_note"] else draft.unknown
 

@@ -317,7 +317,7 @@ def _name_days(numbers: set[int]) -> str:
 
 def replace_words(note: str, wrong: str, right: str) -> str:
     """A note with other words for some; without `right`, `wrong` has both, parted by a comma; '' where it lacks them."""
-    old, new = (wrong, right) if right else wrong.partition(",")[::2]
+    old, new = (wrong, right) if right else (*re.split(r",(?!\d)", wrong, maxsplit=1), "")[:2]
     plain, told, new = note.lower(), old.strip(" ,.").lower(), new.strip(" ,.")
     at = re.search(rf"(?<!\w){re.escape(told)}(?!\w)", plain) if told else None
     return f"{note[: at.start()]}{new}{note[at.end() :]}" if at and new and len(plain) == len(note) else ""

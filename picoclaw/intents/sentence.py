@@ -574,6 +574,8 @@ class SlotReader:
         number = s.longest(self._words["numbers"], i)
         if number and self._words["units"].keys() & s.words[number[1] : number[1] + 1]:
             return  # "sur deux jours"
+        if s.words[i][0].isdigit() and self.times.read_date(s.words[i : i + 4])[1] == len(s.words) - i:
+            return  # "on the 14th"
         for end in range(i + 1, min(i + 3, len(s.words)) + 1):
             word = s.words[end - 1]
             if end > i + 1 and (s.after_comma(end - 1) or s.longest(s.names, end - 1)):
@@ -665,6 +667,8 @@ class SlotReader:
         led = [word for word in led if word in self._words["on_date"]]
         if self.times.is_date_of_months([*led, *near]):
             return
+        if slot.part == "date":  # "recuérdame el 14 pagar ...", but not "el 3 de mayo"
+            near = near[:2] if self.times.is_bare_date(near) and not self.times.count_day(near) else near[:1]
         for value, count in self._times_once(slot, s, i, near, led):
             lacks = {"until": "at" not in value, "_left": not str(value.get("at"))[:1].isdigit()}
             if lacks.get(slot.name) or not slot.never.isdisjoint(s.words[i : i + count]):
@@ -757,7 +761,8 @@ class SlotReader:
         """Whether a day is named beside a time: without its "on Friday", a reminder would come at the wrong one."""
         hits = ((i, s.longest(self._words["calendar"], i)) for i in range(len(s.words)))
         begin = first - (first > 0 and s.words[first - 1] in self._words["on"])  # "fan on" "monday to friday"
-        return any(i < begin or hit[1] > end for i, hit in hits if hit)
+        dates = (i for i in range(len(s.words)) if not begin <= i < end and self.times.is_bare_date(s.words[i : i + 2]))
+        return any(i < begin or hit[1] > end for i, hit in hits if hit) or any(True for _ in dates)
 
     def _past(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time that is past: "yesterday", "in the last 24 hours", "since monday", "on 2026-11-20", "from monday to friday"."""

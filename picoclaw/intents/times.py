@@ -24,11 +24,12 @@ _FUTURE_TABLE_TEXT = """
 """
 _FUTURE_TABLES = _FUTURE_TABLE_TEXT.split()
 _NUMBER = pattern(r"\d+")
+_DAY_OF_MONTH = pattern(r"[1-9]|[12][0-9]|3[01]")
 _ORDINAL = "st|nd|rd|th|er"
 _CLOCK = pattern(r"\d\d:\d\d")
 _GLUED_HALF = pattern(r"(?<=\d)(?=[ap]\.?m\b)")  # "3am"
 _REST = pattern(r"[1-5]\d$")
-_PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on".split()  # noqa: SIM905
+_PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on on_date".split()  # noqa: SIM905
 _OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts behind_day".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _HOURS = frozenset({"fixed", "hour"})
@@ -210,9 +211,7 @@ class TimeReader:
         leads = self._words["on_date"]
         befores = [*leads, *self._words["before_day"]]
         behind = "|".join([*(rf"(?<={re.escape(one)} )" for one in befores), rf"(?:{self._any_of['on_date']}) "])
-        of_month = (
-            rf"(?:[1-9]|[12]\d|3[01])(?:er)?(?=$| (?:{'|'.join(self._any_of[one] for one in ('at', 'to', 'on'))}) )"
-        )
+        of_month = rf"(?:[1-9]|[12]\d|3[01])(?:er)?(?=$| (?:{'|'.join(self._any_of[one] for one in ('at', 'to', 'on', 'parts'))})(?= |$))"
         return rf"|(?:{behind})(?:(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])|{of_month})" if leads else ""
 
     def _skip(self, table: str, tail: str, start: int = 0) -> int:
@@ -372,6 +371,11 @@ class TimeReader:
         found = self._day.match(" ".join(near)) if self._may_begin(near) else None
         return _count_words(found[0], found.end()) if found and self._words["days"][found["day"]] else 0
 
+    def is_bare_date(self, near: Sequence[str]) -> bool:
+        """Whether words begin with a day of the month by its number alone, and anything behind it: "el 14 pagar"."""
+        is_led = len(near) > 1 and near[0] == next(iter(self._words["on_date"]), "")
+        return is_led and bool(_DAY_OF_MONTH.fullmatch(near[1]))
+
     def count_clock(self, near: Sequence[str]) -> int:
         """How many words at the beginning name a time of day, "at 8", or the time from one to another."""
         day, _, _, count = self.window(near)
@@ -404,6 +408,7 @@ class TimeReader:
             pieces += [found.end() for one in (self._monthly, self._yearly) if (found := one.match(tail))]
             day, *_, size = self.window(near)  # "from 16 to 20 o'clock"
             pieces += [_count_chars(near[:size])] if not day else []
+            pieces += [_count_chars(near[:2])] if self.is_bare_date(near) else []
         if at := self._skip("excepts", tail):
             pieces += [self._days(tail, at, plain=True)[2]]
         return _count_words(tail, max(pieces, default=0))
@@ -545,6 +550,8 @@ class TimeReader:
         start = self._skip("span_begins", tail, start) or start
         near = tail[start:].split()
         told, count = self.read_date(near)
+        if not told and self.is_bare_date(near) and self._words["oclock"].keys().isdisjoint(near[2:3]):
+            told, count = near[1], 2
         number, *rest = told.split() or ["0"]
         said, end = " ".join(near[:count]), start + _count_chars(near[:count])
         is_else = len(rest) > 1 or not _NUMBER.search(said) or "." in said
@@ -717,7 +724,9 @@ class TimeReader:
             if not value:
                 break
             said = tail[start : start + more]
-            times.append(value["at"] if part else self._put_behind(times[-1:], value["at"], said))
+            is_today = not again and "" in (self._words["days"].get(word) for word in said.split())
+            at = f"today {value['at']}" if is_today else value["at"]
+            times.append(at if part else self._put_behind(times[-1:], at, said))
             end = start + more
             if self.names_a_day(tail[start:end].split()):
                 day, (_, behind, clock) = times[-1].rpartition(" ")[0], times[-2:][0].rpartition(" ")
@@ -817,7 +826,8 @@ class TimeReader:
             if not has_hour and "part" not in found:
                 return ""
             day = f"in {self._duration(day)[0]['at_seconds'] // _DAY_S} days"
-        day = self._name_date(day) + (f" {moved:+d} days" if moved else "")
+        is_today = once and has_hour and "day" in found and not day
+        day = "today" if is_today else self._name_date(day) + (f" {moved:+d} days" if moved else "")
         return f"{day.removeprefix('the ')} {clock}{OCLOCK if either else ''}".strip()
 
     def _find_minutes(self, found: Mapping[str, str], half: str, *, once: bool, again: bool) -> tuple[int, bool]:
@@ -827,7 +837,7 @@ class TimeReader:
             hour = _compute_hour(int(parse_amount(found["hour"], words["numbers"])), half)
             is_late = "o'clock" in words["oclock"] and found["hour"][0] != "0" and hour < EARLIEST_HOUR  # "4:30"
             is_bare = once and not half and ("minute" not in found or is_late)
-            either = is_bare and not found.get("day") and 1 <= hour < 12
+            either = is_bare and not words["days"].get(found.get("day", ""), found.get("day")) and 1 <= hour < 12
             is_early = is_bare and not either and 1 <= hour < EARLIEST_HOUR
             hour += 12 * (is_early and self._has_twelve_hours(oclock.split()))
         else:

@@ -10,7 +10,16 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-from picoclaw.intents.changes import find_clock, join_days, keep_day, shift_time
+from picoclaw.intents.changes import (
+    TIMES,
+    change_days,
+    find_clock,
+    join_days,
+    keep_day,
+    list_day_numbers,
+    shift_time,
+    write_cron,
+)
 from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     EXACT_SCORE,
@@ -38,7 +47,7 @@ from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern, stem_word
-from picoclaw.times import WEEKDAYS
+from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
@@ -217,6 +226,8 @@ class WishMatcher(IntentMatcher):
                 return asked
         if kept := self._match_with_exception(s, offered, last):
             return [(text, match) for match in kept]
+        if both := self._match_other_days(s, offered):
+            return [(text, match) for match in both]
         if ahead := self._match_ahead(s, offered, last):
             return [(text, ahead)]
         parts = self._match_rewritten(self._rewrite(_Heard(text, offered, last)))
@@ -382,6 +393,40 @@ class WishMatcher(IntentMatcher):
             if kept and not is_change:
                 return [call._replace(said={}) for call in kept]
         return []
+
+    def _match_other_days(self, s: Sentence, offered: Offered) -> list[IntentMatch]:
+        """A job, and the same at another hour on other days: "wake me every day at 7, but on sunday at 9"; [] for another text."""
+        but, joint = (next(iter(table), "") for table in (self._book.values("again_but"), self.words["splits"]))
+        cut = next((i for i in range(1, len(s.words)) if s.words[i] in {but, joint}), 0)
+        clock = next((n for n in range(1, cut) if self.times.count_part(s.words[n:cut])), 0)
+        end = cut + 1
+        while end < len(s.words) and (count := self.times.count_part(s.words[end : end + MAX_SHORT_WORDS])):
+            end += count
+        is_twice = all(map(self._names_hour_and_day, (s.words[clock:cut], s.words[cut + 1 :])))
+        if not clock or end < len(s.words) or not is_twice:
+            return []
+        texts = (s.text(0, cut), f"{s.text(0, clock)} {_tail(s, cut + 1)}")
+        first, other = (self.match(text, offered) for text in texts)
+        if not first or not other or not is_whole(first) or (first.tool, other.tool) != ("cron", "cron"):
+            return []
+        kept = first.arguments
+        when = {name: value for name, value in other.arguments.items() if name in TIMES}
+        day, _, hour = str(when.get("at", "")).rpartition(" ")
+        if "cron_expr" in kept and day in CRON_WEEKDAYS:  # "on sunday", of every day
+            when = {"cron_expr": write_cron(count_minutes(hour), f"* * {CRON_WEEKDAYS.index(day)}")}
+        if kept.keys() & TIMES != when.keys() or not when.keys() <= {"at", "cron_expr"}:
+            return []
+        for each in list_day_numbers(when.get("cron_expr", "").split(" ")[-1]):
+            days = change_days(kept["cron_expr"], str(each), "") if s.words[cut] == but else ""
+            if each in list_day_numbers(kept["cron_expr"].split(" ")[-1]):
+                if not days:
+                    return []
+                kept = kept | {"cron_expr": days}
+        return [first._replace(arguments=kept), first._replace(arguments=first.arguments | when)]
+
+    def _names_hour_and_day(self, words: Sequence[str]) -> bool:
+        clocks = [bool(self.times.count_clock(words[n:])) for n in range(len(words))]
+        return any(clocks) and any(self.times.count_part(words[n:]) and not clocks[n] for n in range(len(words)))
 
     @cached_property
     def _exceptions(self) -> Mapping[str, Any]:
