@@ -63,11 +63,12 @@ _KINDS = {"number": "n", "percent": "%", "clock": "c"}
 
 
 class Sum(NamedTuple):
-    """An answer, and what a further question goes on with: a number, the two units, a day, or the share that was asked for."""
+    """An answer, and what a further question goes on with: a number and its two units, a day, or the share that was asked for."""
 
     text: str
     value: float | None = None
     unit: str = ""
+    into: str = ""
     day: date | None = None
     percent: float | None = None
 
@@ -465,14 +466,18 @@ _FOOT, _INCH = "length 0.3048", "length 0.0254"
 def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: bool) -> Sum | None:
     """A number of one unit in another; a number alone counts 1, as in "minutes in a week"."""
     amounts, units, kinds = _join_lengths(terms)
-    if len(amounts) > 1 or {"percent", "clock", *_SIGNS}.intersection(kinds) or (amounts and "&" in kinds):
+    goes_on = last is not None and last.into != "" and terms.is_whole and units in ([], [last.unit])  # "and 25?"
+    joins = "&" in kinds and not (goes_on and kinds[0] == "&")
+    if len(amounts) > 1 or {"percent", "clock", *_SIGNS}.intersection(kinds) or (amounts and joins):
         return None
     pairs = {*pairwise(kinds)}
     if "ask" not in kinds and pairs >= {("unit", "of"), ("of", "unit")}:
         return None  # "what day of the week is the 24th"
     if not is_whole and (not amounts or pairs.isdisjoint({("in", "unit"), ("ask", "unit")})):
         return None  # the other words may mean anything
-    if len(units) == 1 and last and last.unit and not amounts:
+    if goes_on and amounts and last:
+        amount, source, target = amounts[0], last.unit, last.into
+    elif len(units) == 1 and last and last.unit and not amounts:
         amount, source, target = last.value or 0.0, last.unit, units[0]
     elif len(units) == 2:
         is_asked_first = "number" not in kinds or kinds.index("unit") < kinds.index("number")
@@ -489,7 +494,7 @@ def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: boo
         f"{_format_number(number)} {_name_unit(words['factors'], unit, number)}"
         for unit, number in ((source, amount), (target, value))
     )
-    return Sum(shown, amount, source)
+    return Sum(shown, amount, source, target)
 
 
 def _join_lengths(terms: Terms) -> tuple[list[float], list[str], list[str]]:
@@ -714,14 +719,17 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     is_question = s.asks or not book.words["questions"].keys().isdisjoint(s.words[:1])
     asks = not said.isdisjoint({"count", "weeks", "what", "number", "weekend", "weekday"})
     asks_more = ("long" in said and (days or last)) or ("when" in said and "more" not in said)  # "when is easter?"
-    if not (trusts or asks or asks_more or (days and weekdays and is_question)):
+    goes_on = last is not None and "more" not in said and (days or len(weekdays) == 1)  # "and easter?"
+    if not (trusts or asks or asks_more or goes_on or (days and weekdays and is_question)):
         return None
     if "number" in said:
         year, week, _ = (days[0] if days else today).isocalendar()
         return Sum(fill_fields(say["week_number"], {"week": week, "year": year}))
     asked = [*weekdays, *(said & {"weekend", "weekday"})]
     is_named = len(asked) > 1 and not trusts
-    if not days and len(weekdays) == 1 and ("what" in said or trusts):
+    if not days and last and "what" in said:
+        days, asked = [last], weekdays
+    if not days and len(weekdays) == 1 and ("what" in said or trusts or goes_on):
         days, asked = [day for day in [_place(weekdays[0], now, said)] if day], []
     if not days and asked and (trusts or (is_question and "more" not in said)):
         days = [today]  # not "is there a market at the weekend?"
