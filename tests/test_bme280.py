@@ -556,3 +556,15 @@ def test_a_humidity_that_happens_to_read_as_off_is_measured():
     part = SimBME280(Scene(clock, {"temperature": 21.0, "pressure": 1013.25, "humidity": humidity}))
     assert bme280.read(wired(part, clock))["humidity"] == pytest.approx(humidity, abs=0.05)
     assert registers(part, 0xFD, 2) == b"\x80\x00"
+
+
+def test_a_temperature_and_a_pressure_that_happen_to_read_as_off_are_measured():
+    """The raw value 0x80000, too: 26.46 °C with the trimming values of the datasheet."""
+    temperature, fine = climate._compensate_bme280_temperature(0x80000)
+    pressure = climate._compensate_bme280_pressure(0x80000, fine)
+    clock = Clock()
+    part = SimBME280(Scene(clock, {"temperature": temperature, "pressure": pressure, "humidity": 50.0}))
+    values = bme280.read(wired(part, clock))
+    assert registers(part, 0xF7, 6) == bytes.fromhex("800000 800000")
+    assert values["temperature"] == pytest.approx(temperature, abs=0.01)
+    assert values["pressure"] == pytest.approx(pressure, abs=0.05)

@@ -193,3 +193,11 @@ def test_a_humidity_that_happens_to_read_as_off_is_measured():
     humidity = climate._compensate_bme680_humidity(0x8000, climate._compensate_bme680_temperature(raw)[0])
     part = mounted("bme680", SimBME680, {"temperature": 21.0, "humidity": humidity})
     assert bme680.read(part)["humidity"] == pytest.approx(min(humidity, 100.0), abs=0.05)
+
+
+def test_a_temperature_and_a_pressure_that_happen_to_read_as_off_are_measured():
+    temperature, fine = climate._compensate_bme680_temperature(0x80000)
+    pressure = climate._compensate_bme680_pressure(0x80000, fine) / 100
+    values = bme680.read(mounted("bme680", SimBME680, {"temperature": temperature, "pressure": pressure}))
+    assert values["temperature"] == pytest.approx(temperature, abs=0.02)
+    assert values["pressure"] == pytest.approx(pressure, abs=0.05)

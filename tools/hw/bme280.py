@@ -129,14 +129,19 @@ def read(part: I2CPart) -> dict[str, float]:
     if part.registers(CTRL_MEAS, 1)[0] & NORMAL_MODE != NORMAL_MODE:
         _measure_once(part, humid=humid)
     raw = unpack(part.registers(DATA, 8))
-    return decode(_nudge_skipped_value(part, raw) if humid else raw, trim)
+    return decode(_nudge_skipped_values(part, raw, humid=humid), trim)
 
 
-def _nudge_skipped_value(part: I2CPart, raw: Raw) -> Raw:
-    """Move a measured 0x8000 by one step (0.005 %): it is also what a converter says that is off."""
-    if raw.humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
-        return raw._replace(humidity=SKIPPED_16_BIT + 1)
-    return raw
+def _nudge_skipped_values(part: I2CPart, raw: Raw, *, humid: bool) -> Raw:
+    """Move a measured 0x80000 or 0x8000 by one step (26.46 °C may be one): it is also what a converter says that is off."""
+    temperature, pressure, humidity = raw
+    if SKIPPED_20_BIT in {temperature, pressure}:
+        control = part.registers(CTRL_MEAS, 1)[0]
+        temperature += temperature == SKIPPED_20_BIT and control >> 5 != 0
+        pressure += pressure == SKIPPED_20_BIT and control >> 2 & 0b111 != 0
+    if humid and humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
+        humidity += 1
+    return Raw(temperature, pressure, humidity)
 
 
 def _measure_once(part: I2CPart, *, humid: bool) -> None:

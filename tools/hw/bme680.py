@@ -186,7 +186,7 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     if 0 < plate < COLDEST_PLATE:
         raise ValueError("option heater_celsius must be 0, or from 200 to 400")
     try:
-        raw = _nudge_skipped_value(part, unpack(_measure(part, encode_heater(plate, trim) if plate else None)))
+        raw = _nudge_skipped_values(part, unpack(_measure(part, encode_heater(plate, trim) if plate else None)))
     finally:
         for register, value in before.items():
             part.write(register, value)
@@ -196,11 +196,16 @@ def read(part: I2CPart) -> dict[str, float | ValueError]:
     return values
 
 
-def _nudge_skipped_value(part: I2CPart, raw: Raw) -> Raw:
-    """Move a measured 0x8000 by one step (0.005 %): it is also what a converter says that is off."""
-    if raw.humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
-        return raw._replace(humidity=SKIPPED_16_BIT + 1)
-    return raw
+def _nudge_skipped_values(part: I2CPart, raw: Raw) -> Raw:
+    """Move a measured 0x80000 or 0x8000 by one step: it is also what a converter says that is off."""
+    temperature, pressure, humidity = raw.temperature, raw.pressure, raw.humidity
+    if SKIPPED_20_BIT in {temperature, pressure}:
+        control = part.registers(CTRL_MEAS, 1)[0]
+        temperature += temperature == SKIPPED_20_BIT and control >> 5 != 0
+        pressure += pressure == SKIPPED_20_BIT and control >> 2 & 0b111 != 0
+    if humidity == SKIPPED_16_BIT and part.registers(CTRL_HUM, 1)[0] & 0b111:
+        humidity += 1
+    return raw._replace(temperature=temperature, pressure=pressure, humidity=humidity)
 
 
 def _measure(part: I2CPart, code: int | None) -> bytes:
