@@ -32,7 +32,8 @@ class ShownRules:
         shown = self._list_shown(turns, is_waiting)
         row = turns[-1][-1].text.rpartition("\n")[2] if len(shown) == len(self._list_waiting()) == 1 else ""
         if waits or any(row.startswith(f"{number}{mark}") for number, _, _ in shown):  # of a list, all that waits
-            is_sure = is_open and len(shown) == 1 and matcher.is_all_of(text, "agrees")
+            is_both = not matcher.words["declines"].keys().isdisjoint(re.findall(r"\w+", plain))  # "oui non"
+            is_sure = is_open and not is_both and len(shown) == 1 and matcher.is_all_of(text, "agrees")
             is_yes = is_sure or plain in matcher.words["agrees"]
             is_no = plain in matcher.words["declines"] or (is_open and matcher.is_all_of(text, "undo", "declines"))
             if is_yes or is_no:
