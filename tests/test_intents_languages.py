@@ -859,7 +859,7 @@ def test_an_answer_about_an_approval_is_in_the_language_of_the_conversation(home
         ("enciende el ventilador cada día a las 13", "gracias", ""),
         ("enciende el ventilador cada día a las 13", "no, déjalo", "/no 3"),
         ("enciende el ventilador cada día a las 13", "déjala", "/no 3"),
-        ("enciende el ventilador cada día a las 13", "sí, guárdala", "/yes 3"),
+        ("enciende el ventilador cada día a las 13", "sí, vale", "/yes 3"),
         ("enciende el ventilador cada día a las 13", "sí no", "/no 3"),
         ("schalte den Lüfter jeden Tag um 13 Uhr an", "Ja, bitte", "/yes 3"),
         ("allume le ventilateur chaque jour à 13h", "oui s'il te plaît", "/yes 3"),
