@@ -341,9 +341,14 @@ def _keep_hour(draft: Draft) -> None:
     draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
 
 
-def _step_back(draft: Draft) -> None:
-    """ "And the day before?" """
-    draft.found["when"] = step_time(str(draft.last.get("when", "")), str(draft.found.pop("_earlier"))) or "yesterday"
+def _step_back(draft: Draft) -> IntentMatch | None:
+    """ "And the day before?", "and the three before?": of "today" these are none."""
+    when, step = str(draft.last.get("when", "")), str(draft.found.pop("_earlier"))
+    counts = {n for word in draft.s.words if isinstance(n := draft.book.words["numbers"].get(word, 0), int) and n > 1}
+    if step == "same" and counts and not any(when.startswith(f"last {n} ") for n in counts):
+        return draft.unknown
+    draft.found["when"] = step_time(when, step) or "yesterday"
+    return None
 
 
 def _find_named(draft: Draft) -> None:
@@ -427,7 +432,8 @@ def _move(draft: Draft) -> IntentMatch | None:
     when, is_named = draft.found.get("when"), "_called" in draft.found
     is_twice = draft.holds("same_again") or (draft.holds("switch") and draft.holds("too_word") and not names_hour)
     is_more = draft.adds_more and (draft.intent.name == "cron_correct" or (is_twice and not is_named))
-    if is_more and not is_shift and (names_hour or "at" in (when or ())):
+    is_later = draft.adds_more and is_within and draft.holds("too_word")  # "and in four weeks too"
+    if is_later or (is_more and not is_shift and (names_hour or "at" in (when or ()))):
         return draft.hand_over("cron_again", {"when": when})  # "and at 2 on sundays"
     if not isinstance(when, dict):
         return None
@@ -494,7 +500,9 @@ def _name_length_or_hour(draft: Draft, when: Mapping[str, Any]) -> str:
         return ""
     apart = (clock - before) % 720
     length = read_amount(amount, {"seconds": lasts})["seconds"]
-    return f"{format_duration(length)}, {amount}:00" if _NEAR_HOUR < min(apart, 720 - apart) <= most else ""
+    is_near = lasts >= 3600 and abs(length - lasts) <= 3600  # "make it 5", of 4.5 hours from 17:30
+    is_far = _NEAR_HOUR < min(apart, 720 - apart) <= most
+    return f"{format_duration(length)}, {amount}:00" if is_near or is_far else ""
 
 
 def _move_by(draft: Draft, seconds: float, *, is_last: bool) -> IntentMatch | None:
@@ -582,7 +590,8 @@ def _plan_again(draft: Draft) -> IntentMatch | None:
     when, clock = draft.found.get("when"), CLOCK_TIME.search(draft.result)
     if not isinstance(when, dict):
         return None
-    is_again = draft.holds("again_word") and draft.s.longest(draft.book.words["splits"], 0)
+    is_within = draft.s.holds(draft.book.words["within"]) and draft.holds("too_word")
+    is_again = (draft.holds("again_word") or is_within) and draft.s.longest(draft.book.words["splits"], 0)
     if when.keys() == {"at_seconds"} and not is_again:
         return draft.unknown  # "2 minutes more" is no second one, "and again in 2 hours" is
     if when.get("at") in WEEKDAYS and "cron_expr" in draft.last:  # "also on sunday"

@@ -368,7 +368,12 @@ def read_amount(amount: int, last: Mapping[str, Any]) -> dict[str, Any]:
     """What a bare number changes of the last order: how long, where it had a length, else the level."""
     if seconds := float(last.get("seconds") or 0):
         sizes = (86_400, 3600, 60, 1)[seconds < 2 * 86_400 :]  # "in 24 hours" counts hours, "in 2 days" days
-        unit = next(size for size in sizes if (seconds >= size and seconds % size == 0) or size == 1)
+        # "make it 5", of 4.5 hours, is none of minutes
+        unit = next(
+            size
+            for size in sizes
+            if (seconds >= size and seconds % (size / 2 if size == 3600 else size) == 0) or size == 1
+        )
         unit = 60 if unit == 3600 and amount > 24 else unit  # "make it 45", of an hour
         return {"seconds": amount * unit, "level": last.get("level", "on")}
     return {"level": str(amount)}

@@ -1131,12 +1131,15 @@ class WishMatcher(IntentMatcher):
     def _list_joints(self, s: Sentence) -> Iterator[int]:
         """The words that a comma or an "and" stands before."""
         polite = self._begin_of_polite(s)  # "a timer for the eggs, please" is one
+        begins = [n for n in range(polite) if s.longest(self.words["span_begins"], n)]
+        spans = [(n, n + self.times.window(s.words[n : n + MAX_SHORT_WORDS])[3]) for n in begins]
         for i in range(1, polite):
             is_joint = s.longest(self.words["splits"], i) or s.after_comma(i)
-            # Neither in "a las diez y media" nor behind the first word of "no, 7 is better. We eat at 8".
+            # Neither in "a las diez y media" and "between 8 and 22", nor behind the first word of "no, 7 is better. We eat at 8".
             if (
                 is_joint
                 and not s.longest(self.words["halves"], i)
+                and not any(begin < i < end for begin, end in spans)
                 and not self.is_all_of(s.text(0, i), "declines", "waits")
             ):
                 yield i
