@@ -398,15 +398,16 @@ class WishMatcher(IntentMatcher):
         """A job, and the same at another hour on other days: "wake me every day at 7, but on sunday at 9"; [] for another text."""
         but, joint = (next(iter(table), "") for table in (self._book.values("again_but"), self.words["splits"]))
         cut = next((i for i in range(1, len(s.words)) if s.words[i] in {but, joint}), 0)
-        clock = next((n for n in range(1, cut) if self.times.count_part(s.words[n:cut])), 0)
-        end = cut + 1
+        near = (n for n in range(1, cut) if self.times.count_part(s.words[n : min(cut, n + MAX_SHORT_WORDS)]))
+        clock, end = next(near, 0), cut + 1
         while end < len(s.words) and (count := self.times.count_part(s.words[end : end + MAX_SHORT_WORDS])):
             end += count
-        is_twice = all(map(self._names_hour_and_day, (s.words[clock:cut], s.words[cut + 1 :])))
-        if not clock or end < len(s.words) or not is_twice:
+        if not clock or end < len(s.words):
+            return []
+        if not all(map(self._names_hour_and_day, (s.words[clock:cut], s.words[cut + 1 :]))):
             return []
         texts = (s.text(0, cut), f"{s.text(0, clock)} {_tail(s, cut + 1)}")
-        first, other = (self.match(text, offered) for text in texts)
+        first, other = (self.match(text + "?" * s.asks, offered) for text in texts)
         if not first or not other or not is_whole(first) or (first.tool, other.tool) != ("cron", "cron"):
             return []
         kept = first.arguments
