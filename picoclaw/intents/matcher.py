@@ -496,6 +496,10 @@ class IntentMatcher(SentenceForms):
             return self._match_measured(found, s, offered)
         if found.tool in {"output", "output_history"} and not self.moves(found) and self._is_on_another(s):
             return None
+        when = str(found.arguments.get("when", ""))
+        if found.arguments.get("compare") == "this time yesterday" and when.startswith("at "):
+            # "warmer at noon than at the same time yesterday"
+            found = found._replace(arguments={**found.arguments, "compare": f"yesterday {when}"})
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):
