@@ -197,6 +197,11 @@ def _make_ago(match: re.Match[str], now: datetime) -> TimeRange:
     return _make_days(now.date() - timedelta(seconds=length), 1, now)
 
 
+def _make_same_hour(day: TimeRange, now: datetime) -> TimeRange:
+    """The time of day that it is now, of another day."""
+    return _make_moment(timedelta(days=(now.date() - day.begin.date()).days), now)
+
+
 def _make_moment(ago: timedelta, now: datetime) -> TimeRange:
     moment = (now.astimezone(UTC) - ago).astimezone(now.tzinfo)
     return TimeRange(moment - _AGO_TOLERANCE, moment + min(_AGO_TOLERANCE, ago))
@@ -276,8 +281,8 @@ _RangeForm = tuple[re.Pattern[str], Callable[[re.Match[str], datetime], TimeRang
 _RANGE_FORMS: list[_RangeForm] = [
     (pattern(r"today|so far today"), _make_day(0)),
     (pattern(r"yesterday"), _make_day(-1)),
-    (pattern(r"this time yesterday"), lambda _, now: _make_moment(timedelta(days=1), now)),
     (pattern(r"this time last week"), lambda _, now: _make_moment(timedelta(days=7), now)),
+    (pattern(r"this time (.+)"), lambda found, now: _make_same_hour(_match_day(found[1], now), now)),
     (pattern(r"day before yesterday|day before"), _make_day(-2)),
     (pattern(r"last night"), lambda _, now: _make_night_after(now.date() - timedelta(1), now)),
     (pattern(r"night before last"), lambda _, now: _make_night_after(now.date() - timedelta(2), now)),

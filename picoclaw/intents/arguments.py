@@ -135,8 +135,9 @@ class Draft:
         is_other = "sensor" in given or given.get("quantity", "") not in {"", s.read_last("quantity")}
         for entry in self.intent.keeps.split():
             pronoun, _, keep = entry.rpartition(".")
-            said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and _NAMES.isdisjoint(found))
             name = keep.lstrip("=")
+            is_unnamed = name == "quantity" or _NAMES.isdisjoint(found)  # "si dentro pasa del 85"
+            said = pronoun in s.words or (pronoun == "-" and s.last.name in _NAMED and is_unnamed)
             is_given = is_other and (name == "series" or (name in given and name not in found))
             if (pronoun and not said) or is_given:
                 continue
@@ -338,7 +339,8 @@ def _compare_now(draft: Draft) -> None:
 
 
 def _keep_hour(draft: Draft) -> None:
-    draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
+    if isinstance(draft.found["when"], str):
+        draft.found["when"] = keep_hour(draft.found["when"], str(draft.last.get("when", "")))
 
 
 def _step_back(draft: Draft) -> IntentMatch | None:
@@ -577,10 +579,10 @@ def _end_rule(draft: Draft) -> IntentMatch | None:
 
 def _replace_words(draft: Draft) -> IntentMatch | None:
     note, *wrong = str(draft.found.get("old_note", "")), str(draft.found.get("_wrong_words", ""))
-    right, number = str(draft.found.get("_right_words", "")), draft.found.get("_right_number")
+    right, number = str(draft.found.get("_right_words", "")), draft.found.pop("_right_number", None)
     if isinstance(number, dict):  # "sorry, it was 24": the only number there is
         wrong = _NUMBER_IN_NOTE.findall(note)
-        right = (_NUMBER_IN_NOTE.findall(draft.s.raw) or [number["right_number"]])[-1]
+        right = (_NUMBER_IN_NOTE.findall(draft.s.raw) or [str(number["_right_number"])])[-1]
     draft.found["new_note"] = replace_words(note, wrong[0], right) if len(wrong) == 1 else ""
     return None if draft.found["new_note"] else draft.unknown
 

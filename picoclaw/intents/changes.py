@@ -421,8 +421,8 @@ def find_current(when: str) -> str:
 
 def keep_hour(when: str, before: str) -> str:
     """Return `when`; "yesterday at the same time" means the hour that was said before."""
-    found = WITH_CLOCK.fullmatch(before) if when == "this time yesterday" else None
-    return f"yesterday {found[2]}" if found else when
+    day, found = when.removeprefix("this time "), WITH_CLOCK.fullmatch(before)
+    return f"{day} {found[2]}" if found and day not in {when, "last week"} else when
 
 
 def put_at_night(when: str) -> str:

@@ -23,6 +23,7 @@ from picoclaw.intents.arguments import (
     word_exact,
     word_value,
 )
+from picoclaw.intents.changes import keep_hour
 from picoclaw.intents.conversation import LOOK_UP
 from picoclaw.intents.grammar import (
     FIELD,
@@ -497,9 +498,9 @@ class IntentMatcher(SentenceForms):
         if found.tool in {"output", "output_history"} and not self.moves(found) and self._is_on_another(s):
             return None
         when = str(found.arguments.get("when", ""))
-        if found.arguments.get("compare") == "this time yesterday" and when.startswith("at "):
-            # "warmer at noon than at the same time yesterday"
-            found = found._replace(arguments={**found.arguments, "compare": f"yesterday {when}"})
+        if when.startswith("at ") and "compare" in found.arguments:  # "warmer at noon than at the same time yesterday"
+            compared = keep_hour(str(found.arguments["compare"]), when)
+            found = found._replace(arguments={**found.arguments, "compare": compared})
         if found.tool in READS and self._is_of_soil(found, s):
             return make_match(self.intents["unmeasured"], {}, 1.0, "frame")
         if found.tool in READS and self._asks_of_extreme(found, s):

@@ -771,7 +771,10 @@ class SlotReader:
         yield from self._days_between(slot, s, i)
         for at in range(i, len(s.words)):
             if hit := s.longest(slot.values, at):
+                yield from self._same_hour(hit, s.end_of(self._words["same_hour"], hit[1]))
                 yield hit
+            elif (then := s.end_of(self._words["same_hour"], at)) and (hit := self._named_day(slot, s, then)):
+                yield from self._same_hour(hit, hit[1])
             elif _DATE.fullmatch(s.words[at]):
                 yield s.words[at], at + 1
             since = at + 1 if s.words[at] in self._words["since"] and at + 1 < len(s.words) else 0
@@ -781,6 +784,12 @@ class SlotReader:
                 yield value, at + count
             if s.words[at] not in slot.drop:
                 return
+
+    @staticmethod
+    def _same_hour(day: SlotReading, end: int) -> Iterator[SlotReading]:
+        """ "On Tuesday at the same time": no such time is there of today, or of a night."""
+        if end and str(day[0]).endswith(("day", "days ago")) and day[0] != "today":
+            yield f"this time {day[0]}", end
 
     def _pause(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         """A time ahead, in which something is left out: "next time", "tomorrow", "until friday", "for 3 days"."""

@@ -39,7 +39,7 @@ _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
 _TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
 _GLUED = pattern(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(\D+)")
-_KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarm|timer)\b", re.IGNORECASE)
+_KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarms?|timers?)\b", re.IGNORECASE)
 """An order whose numbers ask nothing."""
 _ASKS = pattern(
     r"\b(?:what|how|which|calculate|compute|work out|split|share|divide|convert)\b|^\W*\d|\?", re.IGNORECASE
@@ -54,8 +54,12 @@ _PRICE = pattern(r"\d+[.,]\d\d")
 _DIVIDES = frozenset({"among", "by", "in", "each", "/"})
 _PRICED = pattern(r"number(?: unit)? (?:in|price|each) number(?: unit)?")
 """How many, and what one costs: "7,5 horas a 42 euros la hora"."""
-_PRICES = pattern(r"(?:ask )*(?:number (?:unit )?(?:each number|number each) (?:each )?)+(?:ask )*")
+_PRICES = pattern(r"(?:ask )*(?:number (?:unit )?(?:each number|number each) (?:unit )?(?:each )?)+(?:ask )*")
 """More than one time how many, and what one costs: "4 at 6.90 and 2 at 3"."""
+_RATE = pattern(r"(number(?: unit)?) per unit(?: unit)? number unit|(?:unit )?number unit (number(?: unit)?) per unit")
+"""So much for each of a unit, and how many there are of it, in either order."""
+_PER = pattern(r"(?<!\S)(?:per|by|among|\*) (?=unit\b)")
+_EACH = frozenset({"number number unit each", "number each number unit", "number per number unit"})
 _SIDES = pattern(r"number (?:length )?by number (?:length )?by number length ")
 _SQUARES = {"length 1": "m²", "length 0.01": "cm²", "length 0.3048": "ft²"}
 _KINDS = {"number": "n", "percent": "%", "clock": "c"}
@@ -172,7 +176,7 @@ def _read_terms(s: Sentence, words: WordTables) -> Terms:
         if clock := _CLOCK.fullmatch(s.words[i]):
             found.append(("clock", int(clock[1]) * 60 + int(clock[2])))
             i += 1
-        elif _is_article(s, i, words):
+        elif _is_article(s, i, words) or _is_each(s, i, words, found):
             i += 1
         elif number := _read_number(s, i, words):
             (kind, value), i = number
@@ -194,7 +198,8 @@ def _read_terms(s: Sentence, words: WordTables) -> Terms:
         else:
             is_whole = False
             i += 1
-    return Terms(found, is_whole=is_whole)
+    of_one = [token for token in found if token != ("op", "of")][:2] == [("number", 1.0), ("op", "price")]
+    return Terms(found[of_one:], is_whole=is_whole)  # "ein Sack kostet 3,90"
 
 
 def _is_article(s: Sentence, i: int, words: WordTables) -> bool:
@@ -202,6 +207,12 @@ def _is_article(s: Sentence, i: int, words: WordTables) -> bool:
     of = s.longest(words["sums"], i + 2)
     number = i + 1 if of is None or of[0] != "of" or s.longest(words["factors"], i + 1) else of[1]
     return words["numbers"].get(s.words[i]) == 1 and s.words[number:][:1] != [] and s.words[number][0].isdigit()
+
+
+def _is_each(s: Sentence, i: int, words: WordTables, before: Sequence[Token]) -> bool:
+    """Whether an "a" stands before a unit that was said before: "7 hours at 12.50 an hour"."""
+    unit = s.longest(words["factors"], i + 1) if words["numbers"].get(s.words[i]) == 1 else None
+    return unit is not None and ("unit", unit[0]) in before
 
 
 def _read_number(s: Sentence, i: int, words: WordTables) -> tuple[Token, int] | None:
@@ -253,13 +264,18 @@ def _work_out(text: str, s: Sentence, terms: Terms, book: SumBook, last: Sum | N
         priced = {word for word, meaning in words["sums"].items() if meaning in {"price", "each"}} | {*words["at"]}
         prices = (word for before, word in pairwise(s.words) if before in priced)  # "340 litros a 1,42"
         is_paid = bool(terms.paid) or any(map(_PRICE.fullmatch, prices))
-        if found := _share_out(terms) or _answer_form(terms, words, is_paid=is_paid) or _add_prices(terms):
+        is_asked = "ask" in terms.ops or (is_paid and s.words[0][0].isdigit())
+        forms = (
+            _share_out(terms) or _answer_form(terms, words, is_paid=is_paid) or _take_off(terms, words, is_paid=is_paid)
+        )
+        if found := forms or (_add_prices(terms, is_paid=is_paid) if is_asked else None):
             return found
     is_dated = any(book.times.read_date(s.words[i : i + 8])[1] for i in range(len(s.words)))
     is_of_days = is_dated or "what" in s.list_values(words["dates"])  # "what day is it in a week"
     if not is_of_days and (found := _convert(terms, words, last, is_whole=terms.is_whole or is_sum)):
         return found
     plain = [token for token in terms.tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
+    plain = [one for one, then in pairwise([*plain, ("", "")]) if one != ("op", "price") or then[0] != "percent"]
     if plain[:1] == [("op", "&")]:
         del plain[0]  # "and divided by 8?"
     if last and last.percent is not None and plain[:1] == [("op", "of")] and terms.shape == "n" and len(plain) == 2:
@@ -301,7 +317,9 @@ def _answer_form(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | Non
             return Sum(f"{_name_clock(first)} - {_name_clock(last)}: {length}")
         case "nn", [less, whole] if terms.line().removeprefix("- ") == "number from number":
             return _tell(f"{whole:g} - {less:g}", whole - less)
-        case "nn", [one, other] if _is_rate(terms):
+        case "nn", [one, other] if (unit := _find_rate_unit(terms)) is not None:
+            return _tell(f"{one:g} × {other:g}", one * other, _name_meanings(words["factors"]).get(unit, ""))
+        case "nn", [one, other] if terms.line("ask") in _EACH:  # "12 pots need 0.5 litres each"
             return _tell(f"{one:g} × {other:g}", one * other, _name_meanings(words["factors"])[terms.units[0]])
         case "nn", [one, other] if "multiply" in ops or _is_price(terms, is_paid=is_paid):
             return _tell(f"{one:g} × {other:g}", one * other)
@@ -319,10 +337,16 @@ def _name_clock(minutes: float) -> str:
     return f"{int(minutes) // 60}:{int(minutes) % 60:02}"
 
 
-def _is_rate(terms: Terms) -> bool:
-    """Whether so much of one unit is told of another, and how much there is of this: "35 ml per litre and a 9 litre can"."""
-    line = terms.line("ask", "&")
-    return line.startswith("number unit per unit number unit") and terms.units[1] == terms.units[-1]
+def _find_rate_unit(terms: Terms) -> str | None:
+    """The unit of what is so much for each of another one, "35 ml per litre and a 9 litre can"; '' for none, None for no rate."""
+    found = _RATE.match(_PER.sub("per ", terms.line("ask", "&", "of", "in", "each", "price")))
+    if not found:
+        return None
+    units = terms.units
+    named = "unit" in (found[1] or found[2])
+    rate = units[0] if found[1] else units[-2]
+    whole, each = (units[-1], units[int(named)]) if found[1] else (units[-2 - named], units[-1])
+    return (rate if named else "") if whole == each else None
 
 
 def _is_price(terms: Terms, *, is_paid: bool) -> bool:
@@ -388,14 +412,25 @@ def _leave_rest(terms: Terms) -> Sum | None:
     return Sum(f"{whole} = {whole // by} × {by} + {whole % by}", float(whole % by))
 
 
-def _add_prices(terms: Terms) -> Sum | None:
+def _take_off(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | None:
+    """A price with a discount: "a bag is 3.90, how much are seven with 10 % off?"."""
+    percents = [float(value) for kind, value in terms.tokens if kind == "percent"]
+    if "off" not in terms.ops or len(percents) != 1 or len(terms.values) < 3:
+        return None
+    rest = Terms([one for one in terms.tokens if one[0] != "percent" and one != ("op", "off")], is_whole=terms.is_whole)
+    full = _answer_form(rest, words, is_paid=is_paid) or _add_prices(rest, is_paid=is_paid)
+    if full is None or full.value is None:
+        return None
+    return _tell(f"{full.text.partition(' = ')[0]} - {percents[0]:g} %", full.value * (1 - percents[0] / 100))
+
+
+def _add_prices(terms: Terms, *, is_paid: bool) -> Sum | None:
     """What several things cost, so many of each: "4 at 6.90 and 2 at 3, how much?"."""
-    passed, values = {"in", "&", "of", "price", "buy"}, terms.values
-    if (
-        "ask" not in terms.ops
-        or terms.ops - {"each", "ask", *passed}
-        or not _PRICES.fullmatch(f"{terms.line(*passed)} ")
-    ):
+    passed, values = {"&", "of", "buy"}, terms.values
+    line = terms.line(*passed, *(() if is_paid else ("in", "price")))
+    line = re.sub(r"\b(?:in|price) (?=number)", "each ", line)  # "3 cajas a 12,50"
+    line = re.sub(r"\b(?:in|price) ", "", f"{line} ")
+    if terms.ops - {"each", "ask", "in", "price", *passed} or not _PRICES.fullmatch(line):
         return None
     parts = [*zip(values[::2], values[1::2], strict=True)]
     return _tell(" + ".join(f"{n:g} × {one:g}" for n, one in parts), sum(n * one for n, one in parts))

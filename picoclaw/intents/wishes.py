@@ -965,6 +965,8 @@ class WishMatcher(IntentMatcher):
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         if is_whole(first := found[0]):
             intent = self.intents[first.intent]
+            if "?" in parts[0] and not self.moves(first):
+                told = [one or (n > 0 and self._only_adds(parts[n], found[n])) for n, one in enumerate(told)]
             if self._can_be_undone(first) or (last.call.name and intent.after and intent.kind):
                 told = [bool(n) and (one or self._gives_reason(parts[n])) for n, one in enumerate(told)]
         if told.count(False) != 1 or not is_whole(match := found[n := told.index(False)]):
@@ -1033,6 +1035,12 @@ class WishMatcher(IntentMatcher):
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
         return is_told and not reads  # "it's roasting in there"
+
+    def _only_adds(self, text: str, match: IntentMatch | None) -> bool:
+        """Whether a sentence behind a question neither asks nor orders: "is all well? I have had no message since Monday."."""
+        s = self._read(text)
+        is_order = bool(match and match.tool) or s.asks or self._says_if(s) or self._begins_order(s)
+        return not is_order and len(s.words) > MAX_SHORT_WORDS and not self._verbs.isdisjoint(s.words)
 
     def _begin_of_polite(self, s: Sentence) -> int:
         """Where the polite words begin that a sentence ends with; its length where there are none."""
@@ -1112,7 +1120,8 @@ class WishMatcher(IntentMatcher):
         questions, mark = self.words["questions"], "?" * (s.asks and not s.holds(self.words["requests"]))
         is_condition = "?" not in s.raw and s.words[:1] and s.words[0] in self.words["verbs"] and s.end_of(questions, 0)
         last_word = len(s.words) - 1
-        endings = [""] if timed or last_word in s.counts else ["", _tail(s, last_word)]
+        is_half = any(s.end_of(self.words["halves"], i) > last_word for i in range(max(0, last_word - 2), last_word))
+        endings = [""] if timed or is_half or last_word in s.counts else ["", _tail(s, last_word)]
         for end in islice(self._list_joints(s), _MAX_WISHES):
             begin = s.end_of(self.words["splits"], end) or end
             if begin >= len(s.words) or s.longest(self.words["bounds"], begin):
