@@ -436,9 +436,10 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         return (_count_days_ahead(shifted[1], now, text) or 0) + int(shifted[2])
     if counted := _DAYS_AHEAD.fullmatch(day):
         return int(counted[1])
-    if (name := day.removeprefix("on ").removeprefix("next ")) in WEEKDAYS:
+    if (name := day.removeprefix("on ").removeprefix("next ").removeprefix("following ")) in WEEKDAYS:
         ahead = WEEKDAYS.index(name) - now.weekday()
-        return ahead % 7 + 7 * ("next " in day and ahead >= 0)  # "next friday" is none of this week
+        is_later = ("next " in day and ahead >= 0) or ("following " in day and ahead % 7 <= 1)
+        return ahead % 7 + 7 * is_later  # "next friday" is none of this week; "nächsten Freitag" is not tomorrow
     if found := DAY_OF_YEAR.fullmatch(day):
         month = found["month"] or found["first"]
         return _count_days_to_date(

@@ -241,7 +241,7 @@ SAID = {
             ],
         ),
         ("einmal die Woche am Dienstag an die Tonne erinnern", remind("die Tonne", cron_expr="0 9 * * 2")),
-        ("nächsten Montag um 9 Zahnarzt, erinnere mich dran", remind("Zahnarzt", at="monday 09:00")),
+        ("nächsten Montag um 9 Zahnarzt, erinnere mich dran", remind("Zahnarzt", at="following monday 09:00")),
         ("alle Erinnerungen vorübergehend pausieren", [("cron", {"action": "disable", "job": n}) for n in range(3, 9)]),
         ("was steht heute an", [("cron", {"action": "list"})]),
         ("ich hab mich vertan, der Filter ist von Mai", [("memory_store", {"text": "der Filter ist von Mai"})]),

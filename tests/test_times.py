@@ -53,6 +53,9 @@ NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
         ("next friday 9:00", "2026-11-27 09:00"),
         ("next saturday 9:00", "2026-11-28 09:00"),
         ("next sunday 9:00", "2026-11-29 09:00"),  # tomorrow's is of this week
+        ("following saturday 9:00", "2026-11-28 09:00"),
+        ("following sunday 9:00", "2026-11-29 09:00"),  # for tomorrow one says "tomorrow"
+        ("following monday 9:00", "2026-11-23 09:00"),
         ("2026-12-01 08:00", "2026-12-01 08:00"),
         ("2027-07-01 08:00", "2027-07-01 08:00"),
         ("9999-12-31 23:59", "9999-12-31 23:59"),

@@ -177,7 +177,9 @@ class Draft:
         """Whether a time or a day is one more, and takes the place of none: "and on sundays", "at 8 too"."""
         begins = self.s.longest(self.book.words["splits"], 0) is not None
         moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
-        is_more = self.holds("too_word", "add_word", "same_again") and not self.holds("is_wrong")  # "too early, 5:10"
+        is_more = self.holds("too_word", "add_word", "same_again") and not self.holds(
+            "is_wrong", "enough_word"
+        )  # "too early, 5:10"
         return (begins and not moves) or is_more
 
     def ask_which(self, *names: str) -> IntentMatch:
@@ -451,6 +453,20 @@ def _move(draft: Draft) -> IntentMatch | None:
     if when.keys() == {"at_seconds"} and not is_shift and not is_within:
         return _move_by(draft, when["at_seconds"], is_last=is_last)
     return _move_last(draft, when, is_told=names_hour or is_shift, is_other=is_replaced) if is_last else None
+
+
+def _skip_or_move(draft: Draft) -> IntentMatch | None:
+    """ "Not until Saturday" moves what comes once, and leaves out times of what repeats."""
+    is_until = draft.end == "stop" or draft.s.holds(draft.book.words["before"])
+    if is_until and not str(draft.found.get("at", "until ")).startswith("until "):
+        draft.found["at"] = f"until {draft.found['at']}"  # "no, not until Monday"
+    then = str(draft.found.get("at", "")).removeprefix("until ")
+    comes_once = "cron_expr" not in draft.last and not {"at", "at_seconds"}.isdisjoint(draft.last)
+    if draft.intent.tool != "cron" or not comes_once or then in {"", draft.found.get("at")}:
+        return None
+    draft.intent = draft.book.intents["cron_correct"]
+    draft.found = {"job": draft.found["job"], "when": {"at": then}}
+    return _move_last(draft, draft.found["when"], is_told=CLOCK_TIME.search(then) is not None, is_other=True)
 
 
 def _move_end(draft: Draft, when: Mapping[str, Any], *, is_timed: bool) -> IntentMatch | None:
@@ -894,6 +910,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("_only _except", _change_days),
         ("plan_other_way", _plan_other_way),
         ("move", _move),
+        ("skip_or_move", _skip_or_move),
         ("keep_day", _keep_day),
         ("retime_rule", _retime_rule),
         ("end_rule", _end_rule),

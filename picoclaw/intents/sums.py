@@ -735,9 +735,13 @@ class _DayReader:
         """A day of the week, "tomorrow" and "today"."""
         told, end = self._s.longest(self._words["days"], i) or ("", 0)
         *more, name = told.split() or [""]
-        if name in WEEKDAYS and more in ([], ["next"]):
+        if name in WEEKDAYS and more in ([], ["next"], ["following"]):
+            ahead = (parse_moment(f"{told} 12:00", self._now).date() - self._now.date()).days
+            if more and ahead > len(WEEKDAYS):
+                self._lengths.append(f"+{ahead}")
+                return end
             self.weekdays.append(name)
-            self.said.update(more)
+            self.said.update(more[:1] and ["next"])
         elif end:
             self._lengths.append("+1" if told == "tomorrow" else "+0")
         return end
