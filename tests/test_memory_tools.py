@@ -73,6 +73,17 @@ def test_every_item_of_a_list_is_found(desk):
     assert len(desk.call("memory_search", query="Shopping list").split("\n")) == 59
 
 
+def test_the_last_notes_are_told_the_newest_first(desk):
+    for text in ("sowed beans", "fed the hens", "shopping list: milk", "watered"):
+        desk.call("memory_store", text=text)
+    told = {query: desk.call("memory_search", query=query).split("\n") for query in ("last note", "last 2 notes")}
+    assert [[line.partition(" 12:00 ")[2] for line in lines] for lines in told.values()] == [
+        ["watered"],
+        ["watered", "fed the hens"],
+    ]
+    assert len(desk.call("memory_search", query="last 99 notes").split("\n")) == 3
+
+
 def test_a_note_is_found_read_mended_and_forgotten(desk):
     assert desk.call("memory_store", text="the pump's fuse is 3 A") == f"noted in {TODAY} line 3"
     assert desk.call("memory_store", text="The pump's fuse is 3 A.") == (

@@ -214,6 +214,8 @@ _MAX_SHOWN_CHARS = 160
 _MAX_GROWTH = 2  # words for each of those that are replaced; more of them say something else
 _MAX_SPANS = 400  # of a text that repeats its words: which of them are meant would not be certain
 _TOKEN = pattern(r"[^\W_](?:\S*[^\W_])?")
+_DAILY_FILE = pattern(rf"{MEMORY_FOLDER}/\d{{6}}/\d{{8}}\.md")
+_LIST_ITEM = pattern(r"\w+ list: ", re.IGNORECASE)
 _PLACE = pattern(
     r"(?P<found>\[id:\d+\] )?(?:/|\./|workspace/)*(?P<path>(?:memory/\S.*?|MEMORY|memory)\.md)"
     r"(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?(?:[:,]?\s(?P<said>.*))?"
@@ -393,6 +395,19 @@ def find_list(workspace: Path, name: str) -> list[EntryPlace]:
                 EntryPlace(path, one) for one in parse_entries(content.text) if one.body.lower().startswith(begin)
             )
     return found
+
+
+def find_newest(workspace: Path, count: int) -> list[EntryPlace]:
+    """The last entries of the daily notes, the newest first; things on a list are none."""
+    note_files, found = MemoryFiles(workspace), list[EntryPlace]()
+    paths = (source.path for _, sources in note_files.folders() for source in sources)
+    for path in sorted(filter(_DAILY_FILE.fullmatch, paths), reverse=True):
+        content = note_files.read(path)
+        entries = reversed(parse_entries(content.text)) if content else ()
+        found += (EntryPlace(path, one) for one in entries if not _LIST_ITEM.match(one.body))
+        if len(found) >= count:
+            break
+    return found[:count]
 
 
 def _find_by_words(workspace: Path, named: str) -> list[EntryPlace]:

@@ -28,6 +28,7 @@ _OLDEST_YEAR = 2026  # before it, a clock has never been set
 _MAX_SOURCES, _MAX_NAME_CHARS, _MAX_LINE_CHARS = 2, 60, 2000
 _MAX_QUERIES = 4  # besides the first
 _LIST_NAME, _MAX_LISTED = pattern(r"\w+ list", re.IGNORECASE), 200
+_NEWEST = pattern(r"last (?:(\d+) )?notes?", re.IGNORECASE)
 _ID = pattern(r"\[?(?:id)?[:= ]*(-?\d{1,18})\]?|\[id:(-?\d{1,18})\].*", re.IGNORECASE | re.DOTALL)
 _SHARED_PLACE = pattern(rf"(?:\[id:-?(?P<id>\d+)\] )?(?:/|\./)*{SHARED_PREFIX}(?P<rest>memory/.*)", re.DOTALL)
 _MEMBER = "member"
@@ -110,16 +111,20 @@ class MemoryTools:
         return _taint_foreign(caller, "memory_search", "\n".join(filter(None, [said, *map(_format_hit, hits)])))
 
     def _find_list(self, query: str) -> list[str]:
-        """Every item of a list whose name is all that is asked for, which a search would cut short; none for other words."""
-        if not _LIST_NAME.fullmatch(query.strip()):
+        """What a search would cut short: all of a list, or the last notes, where no other words are asked for."""
+        newest = _NEWEST.fullmatch(query.strip())
+        if not newest and not _LIST_NAME.fullmatch(query.strip()):
             return []
         scopes = [self._split_scope("")]
         if self._index.shared and self._index.shared.is_used:
             scopes.append(_Scope(self._index.shared, self._index.shared.home, "", SHARED_PREFIX))
+        count = min(int(newest[1] or 1), _MAX_LISTED) if newest else 0
         return [
             f"{scope.prefix}{place.path}:{place.entry.first} - {notes.render_entry(place.entry)}"
-            for scope in scopes
-            for place in notes.find_list(scope.workspace, query.strip())
+            for scope in (scopes[:1] if newest else scopes)
+            for place in (
+                notes.find_newest(scope.workspace, count) if newest else notes.find_list(scope.workspace, query.strip())
+            )
         ][-_MAX_LISTED:]
 
     @tool(effect="read", private=True)
