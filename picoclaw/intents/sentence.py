@@ -319,6 +319,7 @@ def _split_text(raw: str, words: WordTables) -> tuple[list[str], list[int]]:
         is_joined = len(parts) > 1 and word not in words["expand"] and not is_amount
         if is_joined and "".join(parts) == word.replace("-", ""):
             starts += [found.start() + at for at in _find_pieces(found[0].lower(), parts)]
+            split[-len(parts)] = words["expand"].get(parts[0], parts[0])  # "lisez-moi"
             continue
         elided = re.search("['’]", found[0]) if parts and parts[0][-1:] == "'" else None
         starts += [found.start()] * (1 if elided else len(parts))
