@@ -316,6 +316,7 @@ MOMENT_FORMS = "'18:30', '6pm', 'tomorrow 07:30', 'friday 9:00', '24 december 9:
 _DAYS_AHEAD, _ORDINAL = pattern(r"in (\d{1,4}) days?"), "st|nd|rd|th"
 DAYS_FROM = pattern(r"(.+) ([+-]\d{1,3}) days")
 """A day so far from another one: "tuesday +7 days"."""
+_LAST_OF_MONTH = pattern(rf"last (day|{'|'.join(WEEKDAYS)}) of month")
 DAY_OF_YEAR = pattern(
     rf"(?:on )?(?:the )?(?:(?P<day>\d{{1,2}})(?:(?:{_ORDINAL})?(?: of)? (?P<month>{'|'.join(MONTHS)})|(?:{_ORDINAL}))"
     rf"|(?P<first>{'|'.join(MONTHS)}) (?P<then>\d{{1,2}})(?:{_ORDINAL})?)"
@@ -440,12 +441,24 @@ def _count_days_ahead(day: str, now: datetime, text: str) -> int | None:
         ahead = WEEKDAYS.index(name) - now.weekday()
         is_later = ("next " in day and ahead >= 0) or ("following " in day and ahead % 7 <= 1)
         return ahead % 7 + 7 * is_later  # "next friday" is none of this week; "nächsten Freitag" is not tomorrow
+    if found := _LAST_OF_MONTH.fullmatch(day):
+        return _count_days_to_last(found[1], now.date())
     if found := DAY_OF_YEAR.fullmatch(day):
         month = found["month"] or found["first"]
         return _count_days_to_date(
             int(found["day"] or found["then"]), MONTHS.index(month) + 1 if month else 0, now, text
         )
     raise ValueError(f"{text!r} is not a time picoclaw knows; write it like {MOMENT_FORMS}")
+
+
+def _count_days_to_last(weekday: str, today: date) -> int:
+    """Days until the last such day of this month, or of the next one where it is over; "day" is any."""
+    for month in (today.replace(day=1), (today.replace(day=28) + timedelta(4)).replace(day=1)):
+        last = (month.replace(day=28) + timedelta(4)).replace(day=1) - timedelta(1)
+        back = 0 if weekday == "day" else (last.weekday() - WEEKDAYS.index(weekday)) % len(WEEKDAYS)
+        if last - timedelta(back) >= today:
+            break
+    return (last - timedelta(back) - today).days
 
 
 def _count_days_to_date(day: int, month: int, now: datetime, text: str) -> int:

@@ -56,6 +56,9 @@ NOW = datetime(2026, 11, 21, 14, 30, tzinfo=BERLIN)  # a Saturday
         ("following saturday 9:00", "2026-11-28 09:00"),
         ("following sunday 9:00", "2026-11-29 09:00"),  # for tomorrow one says "tomorrow"
         ("following monday 9:00", "2026-11-23 09:00"),
+        ("last day of month 9:00", "2026-11-30 09:00"),
+        ("last friday of month 9:00", "2026-11-27 09:00"),
+        ("last saturday of month 9:00", "2026-11-28 09:00"),
         ("2026-12-01 08:00", "2026-12-01 08:00"),
         ("2027-07-01 08:00", "2027-07-01 08:00"),
         ("9999-12-31 23:59", "9999-12-31 23:59"),

@@ -735,15 +735,13 @@ class _DayReader:
         """A day of the week, "tomorrow" and "today"."""
         told, end = self._s.longest(self._words["days"], i) or ("", 0)
         *more, name = told.split() or [""]
-        if name in WEEKDAYS and more in ([], ["next"], ["following"]):
-            ahead = (parse_moment(f"{told} 12:00", self._now).date() - self._now.date()).days
-            if more and ahead > len(WEEKDAYS):
-                self._lengths.append(f"+{ahead}")
-                return end
+        midnight = self._now.replace(hour=0, minute=0)  # so that none of these days is past
+        ahead = (parse_moment(f"{told or 'today'} 12:00", midnight).date() - midnight.date()).days if end else 0
+        if name in WEEKDAYS and more in ([], ["next"], ["following"]) and not (more and ahead > len(WEEKDAYS)):
             self.weekdays.append(name)
             self.said.update(more[:1] and ["next"])
         elif end:
-            self._lengths.append("+1" if told == "tomorrow" else "+0")
+            self._lengths.append(f"+{ahead}")
         return end
 
 
