@@ -19,6 +19,7 @@ from picoclaw.times import (
     CRON_WEEKDAYS,
     DAY_PART_HOURS,
     MONTHS,
+    WEEKDAYS,
     add_seconds,
     format_duration,
     get_midnight,
@@ -131,12 +132,14 @@ def plan_cron(text: str, zone: str, after: datetime) -> Plan:
     words = _CRON_ALIASES.get(said.strip().lower(), " ".join(said.split()))
     if len(words) > _MAX_EXPRESSION or len(words.split()) != 5:
         raise ValueError(f"{text[:60]!r} is not a cron expression; write {_EXPRESSION_FORM}")
-    if last:
-        words += f"{UNTIL}{parse_moment(f'{last.strip()} 23:59', after):%Y-%m-%d}"
-    plan = Plan("cron", words, zone, after.timestamp())
-    if not list_occurrences(plan, after, 1):
-        raise ValueError(f"{words!r} never comes")
-    return plan
+    end = parse_moment(f"{last.strip()} 23:59", after) if last else after
+    # On a Friday whose times are over, "until friday" is the next one.
+    ends = [end, end + timedelta(7)] if last.strip().lower() in WEEKDAYS else [end]
+    plans = (Plan("cron", f"{words}{UNTIL}{day:%Y-%m-%d}" if last else words, zone, after.timestamp()) for day in ends)
+    if plan := next((one for one in plans if list_occurrences(one, after, 1)), None):
+        return plan
+    said = f"{words}{UNTIL}{end:%Y-%m-%d}" if last else words
+    raise ValueError(f"{_describe_expression(said) or repr(said)} never comes")
 
 
 def is_over(plan: Plan, after: float, done: DoneSpans = ()) -> bool:

@@ -56,6 +56,7 @@ def shown(found, zone):
         # with a last day
         (BERLIN, "2026-11-23 12:00", "0 9 * * * until 2026-11-25", ["24 09:00+01", "25 09:00+01"]),
         (BERLIN, "2026-11-23 12:00", "0 9,20 * * * until tuesday", ["23 20:00+01", "24 09:00+01", "24 20:00+01"]),
+        (BERLIN, "2026-11-23 12:00", "0 9 * * * until monday", ["24 09:00+01", "25 09:00+01", "26 09:00+01"]),
         (BERLIN, "2026-11-23 12:00", "0 * * * * until 2026-11-23", ["23 13:00+01", "23 14:00+01", "23 15:00+01"]),
         (BERLIN, "2026-11-21 12:00", "@Daily", ["22 00:00+01", "23 00:00+01", "24 00:00+01"]),
     ],
@@ -94,7 +95,7 @@ def test_slots_go_on_behind_any_moment():
     [
         ("", "write five fields"),
         ("0 9 * * * until yesterday", "yesterday"),
-        ("0 9 * * * until 2025-12-31", "never comes"),
+        ("0 9 * * * until 2025-12-31", "every day at 09:00 until 2025-12-31 never comes"),
         ("* * * *", "write five fields"),
         ("0 * * * * *", "write five fields"),
         ("61 * * * *", "bad minute"),
