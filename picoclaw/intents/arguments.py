@@ -603,6 +603,12 @@ def _replace_words(draft: Draft) -> IntentMatch | None:
     return None if draft.found["new_note"] else draft.unknown
 
 
+def _put_on_list(draft: Draft) -> IntentMatch | None:
+    """ "And the eggs", behind a list, is one more thing on it; "and the eggs?" asks whether they are there."""
+    intent = "list_again" if draft.s.asks else "list_more"
+    return draft.hand_over(intent, {"_item": draft.found["query"]}) if draft.s.read_last("list") else None
+
+
 def _plan_again(draft: Draft) -> IntentMatch | None:
     """Set the last job once more on another day, at the time of day that the last answer named."""
     when, clock = draft.found.get("when"), CLOCK_TIME.search(draft.result)
@@ -915,6 +921,7 @@ STEPS: Sequence[tuple[frozenset[str], Callable[[Draft], IntentMatch | None]]] = 
         ("retime_rule", _retime_rule),
         ("end_rule", _end_rule),
         ("_wrong_words _right_number", _replace_words),
+        ("on_list", _put_on_list),
         ("plan_again", _plan_again),
         ("_length _planned _planned_level", _change_planned),
         ("limit", _change_limit),

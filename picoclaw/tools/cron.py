@@ -28,7 +28,9 @@ _MAX_NEXT_SHOWN = 3
 _MAX_LEFT_OUT = _MAX_NEXT_SHOWN + 1
 _MAX_MOVED_SHOWN = 5
 _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
-_DAY = pattern(r"(?:on |next |following )?[a-z]+day|(?:day after )?tomorrow|last [a-z]*day of month|\d{4}-\d\d-\d\d", re.IGNORECASE)
+_DAY = pattern(
+    r"(?:on |next |following )?[a-z]+day|(?:day after )?tomorrow|last [a-z]*day of month|\d{4}-\d\d-\d\d", re.IGNORECASE
+)
 
 
 def _set_time(job: Job, when: JobTime, now: datetime, mono: float) -> Job:
