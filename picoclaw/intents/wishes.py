@@ -956,6 +956,11 @@ class WishMatcher(IntentMatcher):
             is_reason = s.longest(because, i) or (near and not self.times.count_part(near))  # "before 3 pm" is none
             if not is_bound and not s.after_comma(i) and is_reason:
                 yield [s.text(0, i), _tail(s, i) + "?" * s.asks]
+        states = [self._book.values(name) for name in ("quantity", "cold", "hot", "there", "here_word", "spot")]
+        for i in range(2, len(s.words)) if s.end_of(aside, 0) and not s.asks else ():
+            is_state = any(s.end_of(one, n) == i for one in states for n in range(max(1, i - 3), i))
+            if is_state and stem_word(s.words[i]) in self._acts and not s.after_comma(i):
+                yield [s.text(0, i), _tail(s, i)]  # "it is dark turn the lamp on"
 
     def _match_beside(self, parts: list[str], offered: Offered, last: LastTurn, *, is_aside: bool) -> list[Wish]:
         """The part of a text that asks or orders, where the others only tell something."""
