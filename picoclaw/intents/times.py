@@ -385,7 +385,8 @@ class TimeReader:
 
     def names_a_day(self, words: Sequence[str]) -> bool:
         """Whether words name a day or a part of it and no hour: "on friday", "tonight"."""
-        piece = self._moment.fullmatch(" ".join(words))
+        is_half = set(words) <= {"am", "pm"}  # "I am away"
+        piece = None if is_half else self._moment.fullmatch(" ".join(words))
         return piece is not None and (piece["day"] or (piece["part"] and not piece["hour"])) is not None
 
     def names_a_time(self, near: Sequence[str], *, halves: bool = False) -> bool:

@@ -710,6 +710,7 @@ class WishMatcher(IntentMatcher):
                 continue
             spans = ((n, m) for n in range(len(s.words)) for m in range(n + 1, n + MAX_BARE_WORDS + 1))
             days = [n for n, m in spans if self.times.names_a_day(s.words[n:m])]
+            days += [n for n in range(len(s.words)) if s.longest(self._book.values("pause"), n)]  # "next week"
             has_end = not {match.arguments.get(name) for name in ("at", "when")} <= {None, "next"}
             pauses = has_end and match.arguments.get("action") in {"pause", "skip"}
             if pauses or not days or max(days) >= begin:
