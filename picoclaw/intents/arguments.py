@@ -24,6 +24,7 @@ from picoclaw.intents.changes import (
     find_current,
     find_moved_end,
     is_near_rule,
+    is_of_left_days,
     is_of_some_days,
     keep_clock,
     keep_day,
@@ -449,6 +450,8 @@ def _move(draft: Draft) -> IntentMatch | None:
     is_replaced = draft.holds("switch", "move_verb", "instead", "correction", "better_word", "from_word")
     if draft.intent.after and not is_replaced and is_of_some_days(when, draft.last):  # "at nine on sundays"
         return draft.unknown._replace(answer=draft.book.say["stays_set"])
+    if draft.intent.after and not is_replaced and is_of_left_days(when, draft.last):
+        return draft.hand_over("cron_again", {"when": when})
     is_last = bool(draft.intent.after) or (draft.s.holds(draft.book.words["it"]) and not is_named)
     if when.keys() == {"at_seconds"} and not is_shift and not is_within:
         return _move_by(draft, when["at_seconds"], is_last=is_last)

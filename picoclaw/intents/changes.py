@@ -214,6 +214,13 @@ def is_of_some_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
     return len(new) == len(old) == 5 and new[:2] != old[:2] and list_day_numbers(new[4]) < list_day_numbers(old[4])
 
 
+def is_of_left_days(when: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    """Whether a time is on days that a job was just changed to leave out: "fridays at 7", behind "but not on fridays"."""
+    new, old = (str(one.get("cron_expr", "")).split() for one in (when, last))
+    is_changed = len(new) == len(old) == 5 and last.get("action") != "add"
+    return is_changed and not list_day_numbers(new[4]) & list_day_numbers(old[4])
+
+
 def change_rule(
     found: Mapping[str, Any], last: Mapping[str, Any], end: str, *, is_more: bool = False, amount: int = 0
 ) -> dict[str, Any]:

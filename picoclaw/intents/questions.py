@@ -194,7 +194,8 @@ class QuestionReader:
             if compares and s.end_of(self._book.values("this_one"), i) == end:
                 parts.add("past", str(parts.first("past")).replace("last", "this"))  # "warmer last week than this"
                 break
-            part, value, stop = self._read_at(walk, i, readable)
+            # the "qué" that a question begins with is no "que" of "más calor que ayer"
+            part, value, stop = self._read_at(walk, i, readable - {"than_word"} if i == begin else readable)
             if stop > i:
                 if part == "value" and not known and s.last.name not in READS:
                     return None
