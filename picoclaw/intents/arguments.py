@@ -101,7 +101,8 @@ def find_bare_amount(s: Sentence, found: SlotValues, words: WordTables) -> int:
     """The number of "make it 20", which after "in 10 minutes" is no time of day; 0 where none stands alone."""
     if "_job_amount" in found:
         return int(found["_job_amount"])
-    numbers = [word for word in s.words if word.isdecimal() or isinstance(words["numbers"].get(word), int)]
+    said = s.words[s.end_of(words["declines"], 0) :]  # the "ne" of German counts nothing
+    numbers = [word for word in said if word.isdecimal() or isinstance(words["numbers"].get(word), int)]
     clock = (word for name in ("at", "parts", "days", "oclock", "units", "hours", "offsets") for word in words[name])
     if len(numbers) != 1 or not set(clock).isdisjoint(s.words):
         return 0
@@ -826,6 +827,8 @@ def _list_items(book: Grammar, text: str) -> list[str]:
             begin += 1
         if i - begin > 1 and all(word in book.values("staple") for word in s.words[begin:i]):
             items += [s.text(n, n + 1) for n in range(begin, i)]  # "milk eggs bread"
+        elif begin < i and s.end_of(book.words["requests"], begin) == i:
+            pass  # "I need milk. Could you put it on the list?"
         elif begin < i and not (items and s.longest(book.words["it"], begin + 1)):  # "the bread, knock it off"
             items.append(s.text(begin, i))
         begin = joint[1] if joint else i

@@ -760,7 +760,8 @@ def _answer_day(text: str, book: SumBook, now: datetime, last: date | None) -> S
     if not (trusts or asks or asks_more or goes_on or (days and weekdays and is_question)):
         return None
     if "number" in said:
-        year, week, _ = (days[0] if days else today).isocalendar()
+        later = 7 * ("next" in s.list_values(book.words["behind_day"]))  # "next week"
+        year, week, _ = (days[0] if days else today + timedelta(later)).isocalendar()
         return Sum(fill_fields(say["week_number"], {"week": week, "year": year}))
     asked = [*weekdays, *(said & {"weekend", "weekday"})]
     is_named = len(asked) > 1 and not trusts

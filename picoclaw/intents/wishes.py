@@ -1151,10 +1151,11 @@ class WishMatcher(IntentMatcher):
         spans = [(n, n + self.times.window(s.words[n : n + MAX_SHORT_WORDS])[3]) for n in begins]
         for i in range(1, polite):
             is_joint = s.longest(self.words["splits"], i) or s.after_comma(i)
-            # Neither in "a las diez y media" and "between 8 and 22", nor behind the first word of "no, 7 is better. We eat at 8".
+            # Neither in "a las diez y media", "treinta y cinco" and "between 8 and 22", nor behind the first word of "no, 7 is better. We eat at 8".
             if (
                 is_joint
                 and not s.longest(self.words["halves"], i)
+                and " ".join(s.words[i - 1 : i + 2]) not in self.words["numbers"]
                 and not any(begin < i < end for begin, end in spans)
                 and not self.is_all_of(s.text(0, i), "declines", "waits")
             ):
