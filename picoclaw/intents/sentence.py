@@ -18,7 +18,7 @@ from picoclaw.intents.times import (
 )
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
-from picoclaw.text import pattern
+from picoclaw.text import pattern, stem_word
 
 MAX_CHARS = 4000  # a note may be longer than this, a request is not
 MAX_WORDS = 64
@@ -456,6 +456,8 @@ class SlotReader:
             first += 1
         if s.words[first] in slot.never or self._is_of_number(slot, s, i):
             return
+        if not slot.name and "?" in s.raw[: s.starts[first]] and self._begins_more(s, first):
+            return  # "is the fan on? Turn it on now."
         for end in range(first + 1, len(s.words) + 1):
             is_parted = slot.name == "_called" and end > first + 1 and s.after_comma(end - 1)
             polite = s.end_of(self._words["polite"], first) if end == first + 1 else 0  # "thank you cards"
@@ -464,6 +466,13 @@ class SlotReader:
                 return
             if not self._belongs_to_text(slot, s, end):
                 yield s.text(first, end), end
+
+    def _begins_more(self, s: Sentence, i: int) -> bool:
+        """Whether an order, or one more question, begins at word `i`: "I want you to turn it on", "and the lamp?"."""
+        if s.longest(self._words["splits"], i):
+            return True
+        begin = s.end_of(self._words["lead"], i) or i
+        return begin < len(s.words) and stem_word(s.words[begin]) in {*map(stem_word, self._words["acts"])}
 
     def _belongs_to_text(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether what says nothing elsewhere goes on with the text before word `i`: "the milk man", "slugs again"."""

@@ -927,11 +927,14 @@ class WishMatcher(IntentMatcher):
         return next(filter(None, found), None) or self._match_about(parts, offered)
 
     def _match_about(self, parts: Sequence[str], offered: Offered) -> list[Wish]:
-        """The order about an "it" that what is told before it names: "the fan is too loud, turn it off"."""
+        """The order about an "it" that what is told or asked before it names: "the fan is too loud, turn it off"."""
         *told, order = parts or [""]
         s = self._read(", ".join(told))
         named = {name for kind, name in s.list_values(self._names) if kind == "output"}
-        asks = any("?" in part for part in parts) or self._says_if(s) or s.end_of(self.words["questions"], 0) > 0
+        state = self.match(told[0], offered) if len(told) == 1 and "?" not in order else None
+        is_asked = state is not None and state.intent == "output_state"  # "is the fan on? Turn it on."
+        asks = any("?" in part for part in parts) or s.end_of(self.words["questions"], 0) > 0
+        asks = (asks and not is_asked) or self._says_if(s)
         others = [self._book.values(name) for name in ("rule_word", "reminder_word")]
         others += [self.words["reported"], self.words["units"]]  # "leave the heater for an hour, then turn it on"
         asks |= any(map(s.holds, others)) or any(self._begins_order(Sentence(one, self.words)) for one in told)
@@ -940,7 +943,7 @@ class WishMatcher(IntentMatcher):
         name = named.pop()
         match = self.match(self.put_for_it(order, name), offered)
         is_of_it = is_whole(match) and match.arguments.get("name") == name  # "tick it off" ends no pump
-        return [(order, match)] if is_of_it else []
+        return [*([(told[0], state)] if is_asked else []), (order, match)] if is_of_it else []
 
     def _split_asides(self, text: str) -> Iterator[list[str]]:
         """A text before and behind each word that begins a reason: "they are hot so start the fan", "fan off it is loud"."""
