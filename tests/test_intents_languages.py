@@ -918,7 +918,7 @@ def gardener(tmp_path_factory):
     return make_provider(tmp_path_factory.mktemp("garden"), declared=GARDEN)
 
 
-TRIED = sweep.sample(GOES_ON, 4)
+TRIED = sweep.sample(GOES_ON, 6)
 
 
 @pytest.mark.long
