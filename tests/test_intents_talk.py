@@ -507,9 +507,13 @@ def test_a_rule_that_was_shown_is_it():
         ("switch it back on", True, "That rule is not kept yet"),
         ("is it on?", True, "That rule is not kept yet"),
         ("did you set it?", True, "That rule is not kept yet"),
+        ("not before sunday", True, "This rule holds as soon as you say yes"),
+        ("from sunday on", True, "This rule holds as soon as you say yes"),
         ("when does it run next?", False, [("rule", {"action": "list"})]),
         ("skip it tomorrow", False, [("rule", {"action": "pause", "name": "fan", "when": "tomorrow"})]),
         ("pause that till Sunday", False, [("rule", {"action": "pause", "name": "fan", "when": "until sunday"})]),
+        ("not before sunday", False, [("rule", {"action": "pause", "name": "fan", "when": "until sunday"})]),
+        ("from sunday on", False, [("rule", {"action": "pause", "name": "fan", "when": "until sunday"})]),
     ],
 )
 def test_what_is_said_of_a_rule_counts_by_whether_it_waits_for_its_yes(said, is_waiting, begins):

@@ -179,9 +179,8 @@ class Draft:
         """Whether a time or a day is one more, and takes the place of none: "and on sundays", "at 8 too"."""
         begins = self.s.longest(self.book.words["splits"], 0) is not None
         moves = self.holds("switch", "move_verb", "better_word", "from_word", "instead")
-        is_more = self.holds("too_word", "add_word", "same_again") and not self.holds(
-            "is_wrong", "enough_word"
-        )  # "too early, 5:10"
+        replaces = self.holds("is_wrong", "enough_word")  # "too early, 5:10"
+        is_more = self.holds("too_word", "add_word", "same_again") and not replaces
         return (begins and not moves) or is_more
 
     def ask_which(self, *names: str) -> IntentMatch:

@@ -427,7 +427,7 @@ def find_current(when: str) -> str:
 
 
 def keep_hour(when: str, before: str) -> str:
-    """Return `when`; "yesterday at the same time" means the hour that was said before."""
+    """Return `when`; "yesterday at the same time", or on Tuesday, means the hour that was said before."""
     day, found = when.removeprefix("this time "), WITH_CLOCK.fullmatch(before)
     return f"{day} {found[2]}" if found and day not in {when, "last week"} else when
 

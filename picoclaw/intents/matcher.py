@@ -194,7 +194,7 @@ class SentenceForms:
         self._reader = SlotReader(book.words)
         self.times = self._reader.times
         self._lead = self.words["lead"] | self.words["wonder"]
-        self._acts = frozenset(map(stem_word, self.words["acts"]))
+        self._acts = self._reader.acts
         self._verbs = self.words["verbs"].keys() | self.words["past"].keys()
 
     def _core(self, s: Sentence) -> tuple[list[int], list[int], Mapping[int, int]]:

@@ -418,6 +418,11 @@ class SlotReader:
         self.times = TimeReader(words)
         self._firsts: dict[int, frozenset[str]] = {}
 
+    @cached_property
+    def acts(self) -> frozenset[str]:
+        """The verbs of orders, by their stems."""
+        return frozenset(map(stem_word, self._words["acts"]))
+
     def read(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterable[SlotReading]:
         if i >= len(s.words):
             return ()
@@ -472,7 +477,7 @@ class SlotReader:
         if s.longest(self._words["splits"], i):
             return True
         begin = s.end_of(self._words["lead"], i) or i
-        return begin < len(s.words) and stem_word(s.words[begin]) in {*map(stem_word, self._words["acts"])}
+        return begin < len(s.words) and stem_word(s.words[begin]) in self.acts
 
     def _belongs_to_text(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
         """Whether what says nothing elsewhere goes on with the text before word `i`: "the milk man", "slugs again"."""

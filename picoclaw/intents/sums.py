@@ -198,8 +198,9 @@ def _read_terms(s: Sentence, words: WordTables) -> Terms:
         else:
             is_whole = False
             i += 1
-    of_one = [token for token in found if token != ("op", "of")][:2] == [("number", 1.0), ("op", "price")]
-    return Terms(found[of_one:], is_whole=is_whole)  # "ein Sack kostet 3,90"
+    if [token for token in found if token != ("op", "of")][:2] == [("number", 1.0), ("op", "price")]:
+        del found[0]  # "ein Sack kostet 3,90"
+    return Terms(found, is_whole=is_whole)
 
 
 def _is_article(s: Sentence, i: int, words: WordTables) -> bool:

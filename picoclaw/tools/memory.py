@@ -94,7 +94,7 @@ class MemoryTools:
         """
         if not query.strip():
             raise ToolError("query is empty; say what to look for")
-        if listed := self._find_list(query):
+        if listed := self._list_whole(query.strip()):
             return _taint_foreign(caller, "memory_search", "\n".join(listed))
         try:
             hits = self._index.search(query, caller.now, least=min_score, also=(also or [])[:_MAX_QUERIES])
@@ -110,22 +110,19 @@ class MemoryTools:
             said += f" ({count} file{'' if count == 1 else 's'} searched){'; perhaps:' if hits else ''}"
         return _taint_foreign(caller, "memory_search", "\n".join(filter(None, [said, *map(_format_hit, hits)])))
 
-    def _find_list(self, query: str) -> list[str]:
+    def _list_whole(self, query: str) -> list[str]:
         """What a search would cut short: all of a list, or the last notes, where no other words are asked for."""
-        newest = _NEWEST.fullmatch(query.strip())
-        if not newest and not _LIST_NAME.fullmatch(query.strip()):
+        own = self._split_scope("")
+        if newest := _NEWEST.fullmatch(query):
+            count = min(int(newest[1] or 1), _MAX_LISTED)
+            return [_format_place(own, place) for place in notes.find_newest(own.workspace, count)]
+        if not _LIST_NAME.fullmatch(query):
             return []
-        scopes = [self._split_scope("")]
+        scopes = [own]
         if self._index.shared and self._index.shared.is_used:
             scopes.append(_Scope(self._index.shared, self._index.shared.home, "", SHARED_PREFIX))
-        count = min(int(newest[1] or 1), _MAX_LISTED) if newest else 0
-        return [
-            f"{scope.prefix}{place.path}:{place.entry.first} - {notes.render_entry(place.entry)}"
-            for scope in (scopes[:1] if newest else scopes)
-            for place in (
-                notes.find_newest(scope.workspace, count) if newest else notes.find_list(scope.workspace, query.strip())
-            )
-        ][-_MAX_LISTED:]
+        places = ((scope, place) for scope in scopes for place in notes.find_list(scope.workspace, query))
+        return [_format_place(scope, place) for scope, place in places][-_MAX_LISTED:]
 
     @tool(effect="read", private=True)
     def memory_get(
@@ -281,6 +278,10 @@ def _is_known(scope: _Scope) -> bool:
     except StoreError:
         return True  # which one of several is not clear
     return True
+
+
+def _format_place(scope: "_Scope", place: notes.EntryPlace) -> str:
+    return f"{scope.prefix}{place.path}:{place.entry.first} - {notes.render_entry(place.entry)}"
 
 
 def _format_hit(hit: MemoryHit) -> str:
