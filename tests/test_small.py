@@ -709,7 +709,7 @@ def test_a_wish_beside_another_has_the_owners_names(chat, tmp_path):
             {"at": "????-??-?? 19:30"},
         ),
         (
-            "Push my cat reminder back an hour, would you? I'll be late.",
+            "push the cat thing back an hour, would you? I'll be late.",
             verb("move_reminder", words="cat", at="now"),
             {"at": "????-??-?? 19:00"},
         ),
@@ -806,7 +806,7 @@ def test_a_task_is_taken_off_without_being_done(chat):
         is_added = "new task" in body["messages"][-1]["content"]
         return verb("add_task", text="repair the pump") if is_added else verb("drop_task", words="pump")
 
-    turn, _ = chat(script, "new task: repair the pump", "take the pump off my task list, nobody will do it")
+    turn, _ = chat(script, "new task: repair the pump", "the pump can leave my task list, nobody will do it")
     assert [one["action"] for name, one in calls(turn) if name == "pulse"] == ["list", "remove"]
 
 

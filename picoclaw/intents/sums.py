@@ -37,6 +37,8 @@ _SIGN = pattern(r"(?<=[\d€£$]) ?([-+*/]) (?=\d)")
 """Between two numbers; "3/4" is one of them."""
 _BRACKETS = pattern(r"(?=[^()]*\()[\d(][\d\s.()+*/-]*[\d)]")
 _TIMES_SIGN = pattern(r"(?<=[\d)])\s*[x×]\s*(?=[\d(])")
+_JOINED = pattern(r"(?<=\d)-([^\W\d]{3,})-?")
+"""In "12-litre can" and "12-Liter-Kanne"."""
 _CLOCK = pattern(r"(\d\d?):(\d\d)")
 _GLUED = pattern(r"(-?\d{1,12}(?:[.,]\d{1,6})?)(\D+)")
 _KEEPS = pattern(r"\b(?:note|remember|remind\w*|write|put|append|save|wake|alarms?|timers?)\b", re.IGNORECASE)
@@ -58,6 +60,8 @@ _PRICES = pattern(r"(?:ask )*(?:number (?:unit )?(?:each number|number each) (?:
 """More than one time how many, and what one costs: "4 at 6.90 and 2 at 3"."""
 _RATE = pattern(r"(number(?: unit)?) per unit(?: unit)? number unit|(?:unit )?number unit (number(?: unit)?) per unit")
 """So much for each of a unit, and how many there are of it, in either order."""
+_RATE_OF_SEVERAL = pattern(r"number unit (?:(?:per|each|by|among|in) )?number unit (?:in )?number unit")
+"""The same for several of them: "15 ml for 2 litres, how much for 10 litres?"."""
 _PER = pattern(r"(?<!\S)(?:per|by|among|\*) (?=unit\b)")
 _EACH = frozenset({"number number unit each", "number each number unit", "number per number unit"})
 _SIDES = pattern(r"number (?:length )?by number (?:length )?by number length ")
@@ -67,14 +71,18 @@ _KINDS = {"number": "n", "percent": "%", "clock": "c"}
 
 
 class Sum(NamedTuple):
-    """An answer, and what a further question goes on with: a number and its two units, a day, or the share that was asked for."""
+    """An answer, and what a further question goes on with: a number, two units and how many of the first it was converted from,
+    a day, or the share that was asked for and what it is of.
+    """
 
     text: str
     value: float | None = None
     unit: str = ""
     into: str = ""
+    amount: float = 0.0
     day: date | None = None
     percent: float | None = None
+    whole: float = 0.0
 
 
 class SumBook(NamedTuple):
@@ -98,6 +106,7 @@ def answer_sum(text: str, before: Sequence[str], book: SumBook, now: datetime | 
     if not words["sums"] or (_KEEPS.search(text) and topic not in {"sum", "calendar"}):
         return None
     signs = {meaning: word for word, meaning in reversed([*words["sums"].items()]) if word.isalpha()}
+    text = _JOINED.sub(r" \1 ", text)
     text = text if words["decimals"] else _DECIMAL_COMMA.sub(r"\1.\2", text)
     plain_text = _CURRENCY.sub(lambda found: f"{found[2] or ''} {found[1] or found[3]}", text)
     s = Sentence(_SIGN.sub(lambda found: f" {signs[found[1]]} ", plain_text), words)
@@ -277,8 +286,10 @@ def _work_out(text: str, s: Sentence, terms: Terms, book: SumBook, last: Sum | N
         return found
     plain = [token for token in terms.tokens if token not in (("op", "ask"), ("op", "in"), ("op", "span"))]
     plain = [one for one, then in pairwise([*plain, ("", "")]) if one != ("op", "price") or then[0] != "percent"]
-    if plain[:1] == [("op", "&")]:
-        del plain[0]  # "and divided by 8?"
+    is_more = plain[:1] == [("op", "&")]
+    plain = plain[is_more:]  # "and divided by 8?"
+    if last and last.percent is not None and is_more and [kind for kind, _ in plain] in (["number"], ["percent"]):
+        return _tell_share(terms.values[0], last.whole, words) if terms.is_whole else None  # "and 20 %?"
     if last and last.percent is not None and plain[:1] == [("op", "of")] and terms.shape == "n" and len(plain) == 2:
         return _tell_share(last.percent, terms.values[0], words)  # "and of 120?"
     goes_on = last is not None and _goes_on(plain)
@@ -320,6 +331,10 @@ def _answer_form(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | Non
             return _tell(f"{whole:g} - {less:g}", whole - less)
         case "nn", [one, other] if (unit := _find_rate_unit(terms)) is not None:
             return _tell(f"{one:g} × {other:g}", one * other, _name_meanings(words["factors"]).get(unit, ""))
+        case "nnn", [one, each, other] if each and "ask" in ops and _RATE_OF_SEVERAL.fullmatch(terms.line("ask", "&")):
+            name = _name_meanings(words["factors"]).get(terms.units[0], "")
+            is_alike = terms.units[1] == terms.units[2]
+            return _tell(f"{one:g} / {each:g} × {other:g}", one / each * other, name) if is_alike else None
         case "nn", [one, other] if terms.line("ask") in _EACH:  # "12 pots need 0.5 litres each"
             return _tell(f"{one:g} × {other:g}", one * other, _name_meanings(words["factors"])[terms.units[0]])
         case "nn", [one, other] if "multiply" in ops or _is_price(terms, is_paid=is_paid):
@@ -327,7 +342,10 @@ def _answer_form(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | Non
         case "nn", [base, power] if "power" in ops and power in range(_MAX_POWER + 1) and abs(base) <= _MAX_BASE:
             value = int(base) ** int(power) if base == int(base) else base**power
             return Sum(f"{base:g} {_name_meanings(words['sums'])['power']} {power:g} = {value}", float(value))
-        case "nn", [one, other] if "area" in ops and ops & {"*", "by"}:
+        case "nn", [part, whole] if whole and "%" in ops and ops - {"%", "in", "ask", "from"} in ({"of"}, {"among"}):
+            told = _tell(f"{part:g} / {whole:g}", 100 * part / whole)
+            return told and told._replace(text=f"{told.text} %")  # "34 out of 42 as a percentage"
+        case "nn", [one, other] if "area" in ops and (ops & {"*", "by"} or ("&" in ops and terms.units)):
             lengths = {unit for unit in terms.units if unit.startswith("length")}
             square = _SQUARES.get(lengths.pop(), "") if len(lengths) == 1 else ""
             return _tell(f"{one:g} × {other:g}", one * other, square)
@@ -340,7 +358,8 @@ def _name_clock(minutes: float) -> str:
 
 def _find_rate_unit(terms: Terms) -> str | None:
     """The unit of what is so much for each of another one, "35 ml per litre and a 9 litre can"; '' for none, None for no rate."""
-    found = _RATE.match(_PER.sub("per ", terms.line("ask", "&", "of", "in", "each", "price")))
+    line = terms.line("ask", "&", "of", "in", "each", "price").removeprefix("among ")  # "auf der Packung"
+    found = _RATE.match(_PER.sub("per ", line))
     if not found:
         return None
     units = terms.units
@@ -414,15 +433,18 @@ def _leave_rest(terms: Terms) -> Sum | None:
 
 
 def _take_off(terms: Terms, words: WordTables, *, is_paid: bool) -> Sum | None:
-    """A price with a discount: "a bag is 3.90, how much are seven with 10 % off?"."""
+    """A price with a discount, or with a tax: "a bag is 3.90, how much are seven with 10 % off?"."""
     percents = [float(value) for kind, value in terms.tokens if kind == "percent"]
-    if "off" not in terms.ops or len(percents) != 1 or len(terms.values) < 3:
+    is_added = ("op", "+") in (before for before, (kind, _) in pairwise(terms.tokens) if kind == "percent")
+    if not (is_added or "off" in terms.ops) or len(percents) != 1 or len(terms.values) < 3:
         return None
-    rest = Terms([one for one in terms.tokens if one[0] != "percent" and one != ("op", "off")], is_whole=terms.is_whole)
+    dropped = ("op", "+" if is_added else "off")
+    rest = Terms([one for one in terms.tokens if one[0] != "percent" and one != dropped], is_whole=terms.is_whole)
     full = _answer_form(rest, words, is_paid=is_paid) or _add_prices(rest, is_paid=is_paid)
     if full is None or full.value is None:
         return None
-    return _tell(f"{full.text.partition(' = ')[0]} - {percents[0]:g} %", full.value * (1 - percents[0] / 100))
+    sign, share = ("+", percents[0]) if is_added else ("-", -percents[0])
+    return _tell(f"{full.text.partition(' = ')[0]} {sign} {percents[0]:g} %", full.value * (1 + share / 100))
 
 
 def _add_prices(terms: Terms, *, is_paid: bool) -> Sum | None:
@@ -489,7 +511,7 @@ def _tell(shown: str, value: float, unit: str = "") -> Sum | None:
 
 def _tell_share(percent: float, whole: float, words: WordTables) -> Sum | None:
     told = _tell(f"{percent:g} % {_name_meanings(words['sums'])['of']} {whole:g}", percent / 100 * whole)
-    return told._replace(percent=percent) if told else None
+    return told._replace(percent=percent, whole=whole) if told else None
 
 
 def _format_number(value: float) -> str:
@@ -504,7 +526,12 @@ def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: boo
     amounts, units, kinds = _join_lengths(terms)
     goes_on = last is not None and last.into != "" and terms.is_whole and units in ([], [last.unit])  # "and 25?"
     joins = "&" in kinds and not (goes_on and kinds[0] == "&")
-    if len(amounts) > 1 or {"percent", "clock", *_SIGNS}.intersection(kinds) or (amounts and joins):
+    if (
+        len(amounts) > 1
+        or (amounts and "per" in kinds)
+        or {"percent", "clock", *_SIGNS}.intersection(kinds)
+        or (amounts and joins)
+    ):
         return None
     pairs = {*pairwise(kinds)}
     if "ask" not in kinds and pairs >= {("unit", "of"), ("of", "unit")}:
@@ -514,7 +541,7 @@ def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: boo
     if goes_on and amounts and last:
         amount, source, target = amounts[0], last.unit, last.into
     elif len(units) == 1 and last and last.unit and not amounts:
-        amount, source, target = last.value or 0.0, last.unit, units[0]
+        amount, source, target = last.amount, last.unit, units[0]
     elif len(units) == 2:
         is_asked_first = "number" not in kinds or kinds.index("unit") < kinds.index("number")
         source, target = reversed(units) if is_asked_first else units
@@ -530,7 +557,7 @@ def _convert(terms: Terms, words: WordTables, last: Sum | None, *, is_whole: boo
         f"{_format_number(number)} {_name_unit(words['factors'], unit, number)}"
         for unit, number in ((source, amount), (target, value))
     )
-    return Sum(shown, amount, source, target)
+    return Sum(shown, value, source, target, amount)
 
 
 def _join_lengths(terms: Terms) -> tuple[list[float], list[str], list[str]]:

@@ -51,6 +51,7 @@ from picoclaw.times import CRON_WEEKDAYS, WEEKDAYS
 
 MIN_SEVERAL, SURE_SEVERAL = 0.02, 0.5
 _MAX_WISHES = 4
+_FULL_STOP = pattern(r"(?<=[.!?]) +")
 _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
@@ -65,6 +66,9 @@ _COMPARED = ("compare_word", "more", "higher_word", "lower_word", "hottest", "co
 _REPEATS = frozenset({"cron_expr", "every_seconds"})
 ENDS = frozenset({"off", "remove", "disable"})
 _NOTES = frozenset({"memory_store", "memory_search", "memory_forget", "memory_update"})
+_LISTS = frozenset({"list_add", "list_remove"})
+"""Intents that no time and no number beside them belongs to."""
+_OF_TALK = frozenset({"heard_asked", "heard_told"})
 _STOPS = ENDS | {"pause", "skip"}
 
 
@@ -921,9 +925,10 @@ class WishMatcher(IntentMatcher):
             return []  # "lieber am 2. Advent": no sentence ends there
         if len(parts) > 2 and self.is_all_of(parts[0], "declines", "waits", "lead"):
             parts[:2] = [f"{parts[0]}, {parts[1]}"]
+        whole = [part for part in _FULL_STOP.split(text[:MAX_CHARS]) if not self.is_all_of(part, "polite")]
         asides = self._split_asides(text) if len(parts) < _MAX_WISHES else ()
-        rows = chain([parts], asides)
-        found = (self._match_beside(one, offered, last, is_aside=one is not parts) for one in rows)
+        rows = chain([parts], [whole] if 1 < len(whole) < len(parts) else [], asides)
+        found = (self._match_beside(one, offered, last, is_aside=one not in (parts, whole)) for one in rows)
         return next(filter(None, found), None) or self._match_about(parts, offered)
 
     def _match_about(self, parts: Sequence[str], offered: Offered) -> list[Wish]:
@@ -972,13 +977,15 @@ class WishMatcher(IntentMatcher):
             return []
         found = [self.match(part, offered, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
+        asked = [n for n, match in enumerate(found) if "?" in parts[n] and _answers(match) and not self.moves(match)]
+        if len(asked) == 1:
+            told = [one or (n != asked[0] and self._only_adds(parts[n], found[n])) for n, one in enumerate(told)]
         if is_whole(first := found[0]):
             intent = self.intents[first.intent]
-            if "?" in parts[0] and not self.moves(first):
-                told = [one or (n > 0 and self._only_adds(parts[n], found[n])) for n, one in enumerate(told)]
             if self._can_be_undone(first) or (last.call.name and intent.after and intent.kind):
                 told = [bool(n) and (one or self._gives_reason(parts[n])) for n, one in enumerate(told)]
-        if told.count(False) != 1 or not is_whole(match := found[n := told.index(False)]):
+        match = found[n := told.index(False)] if told.count(False) == 1 else None
+        if match is None or not (is_whole(match) or [n] == asked):
             return []
         if self._belongs_together(match, parts, n, is_aside=is_aside):
             return []
@@ -990,6 +997,7 @@ class WishMatcher(IntentMatcher):
         byes = [one for one, said in zip(parts, found, strict=True) if said and said.intent == "goodbye"]
         reasons = [one for one in rest if one not in byes]  # "I'm off to bed, turn everything off"
         is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, reasons))
+        is_clear |= match.intent in _LISTS
         return [(part, match)] if is_clear or not self.moves(match) else []
 
     def _belongs_together(self, match: IntentMatch, parts: Sequence[str], n: int, *, is_aside: bool) -> bool:
@@ -997,7 +1005,8 @@ class WishMatcher(IntentMatcher):
         part, rest = parts[n], [Sentence(one, self.words) for one in (*parts[:n], *parts[n + 1 :])]
         if "_beyond" in match.said and "?" not in part:
             return True  # "a warning then, 14 and above"
-        if is_aside and not self.moves(match):
+        is_told = "?" not in part and any("," in one for one in parts)
+        if (is_aside or is_told) and not self.moves(match):
             return True  # "it was so hot"
         if match.tool == "sensor_history" and any(one.longest(self._book.values("own_time"), 0) for one in rest):
             return True  # "how warm was it, when I was out"
@@ -1040,7 +1049,8 @@ class WishMatcher(IntentMatcher):
         near = s.words[begin + 1 : begin + MAX_SHORT_WORDS] if self._gives_reason(text) else ()  # "exams are over"
         is_told = self._is_telling(s, begin)
         is_told |= because > s.end_of(self._book.values("because_word"), 0)  # "it is already wet"
-        reads = match is not None and match.tool != "" and (self.moves(match) or not is_told)
+        is_proposed = match is not None and match.route == "proposal" and not match.arguments
+        reads = match is not None and match.tool != "" and ((self.moves(match) and not is_proposed) or not is_told)
         has_verb = any(word in self._verbs or word.endswith("'s") for word in (*near, *s.words[begin:][: bool(near)]))
         is_told |= has_verb or bool(match and match.answer and not match.tool and match.route in _READ_ROUTES)
         return is_told and not reads  # "it's roasting in there"
@@ -1048,8 +1058,9 @@ class WishMatcher(IntentMatcher):
     def _only_adds(self, text: str, match: IntentMatch | None) -> bool:
         """Whether a sentence behind a question neither asks nor orders: "is all well? I have had no message since Monday."."""
         s = self._read(text)
-        is_order = bool(match and match.tool) or s.asks or self._says_if(s) or self._begins_order(s)
-        return not is_order and len(s.words) > MAX_SHORT_WORDS and not self._verbs.isdisjoint(s.words)
+        is_order = bool(match and match.tool) or self._asks(s, 0) or self._says_if(s) or self._begins_order(s)
+        tells = not self._verbs.isdisjoint(s.words) or not (self._is_measured(s) or self.says_time(text))
+        return not is_order and len(s.words) > MAX_SHORT_WORDS and tells
 
     def _begin_of_polite(self, s: Sentence) -> int:
         """Where the polite words begin that a sentence ends with; its length where there are none."""
@@ -1340,6 +1351,13 @@ class WishMatcher(IntentMatcher):
 def _tail(s: Sentence, begin: int) -> str:
     """The words of a sentence from word `begin` on; '' behind its last one."""
     return s.text(begin, len(s.words))
+
+
+def _answers(match: IntentMatch | None) -> bool:
+    """Whether a match is all of a sentence, and a call can be made of it or it has an answer."""
+    if match is None or match.route not in WHOLE_ROUTES or match.intent in _OF_TALK:
+        return False
+    return match.answer != "" or is_complete(match)
 
 
 def _keep_place(alone: list[Wish], told: Sequence[Wish]) -> list[Wish]:
