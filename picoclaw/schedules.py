@@ -406,12 +406,19 @@ def _describe_expression(expression: str) -> str:
     return f"every {days} at {hours}{until}{last}"
 
 
-def change_time(plan: Plan, clock: str) -> str:
-    """The expression of a plan that comes once on each of its days, with "8:30" for its time; '' for another plan."""
+def change_time(plan: Plan, clock: str, day: str = "") -> str:
+    """The expression of a plan that comes once on each of its days with another time, or of a monthly one with another day.
+
+    `clock`: the time, "8:30", '' for as it is; `day`: of the month, '' for as it is. Returns '' for any other plan.
+    """
     expression, until, last = plan.text.partition(UNTIL)
-    found = _SIMPLE_EXPRESSION.fullmatch(expression) if plan.kind == "cron" else None
-    hour, _, minute = clock.partition(":")
-    return f"{int(minute)} {int(hour)} * * {found['days']}{until}{last}" if found and "," not in found["hours"] else ""
+    fields = expression.split() if plan.kind == "cron" else []
+    if len(fields) != 5 or not (fields[0] + fields[1]).isdecimal():
+        return ""
+    if day and not (fields[2].isdecimal() and fields[3:] == ["*", "*"]):
+        return ""
+    hour, _, minute = clock.partition(":") if clock else (fields[1], "", fields[0])
+    return f"{int(minute)} {int(hour)} {' '.join([day or fields[2], *fields[3:]])}{until}{last}"
 
 
 def describe_plan(plan: Plan) -> str:

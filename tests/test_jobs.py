@@ -553,6 +553,11 @@ MOVED = [
     ({"at": "friday 08:00"}, {"at": "14 July"}, "Tue 2026-07-14 08:00"),
     ({"cron_expr": "0 7 * * 1-5"}, {"at": "8:30"}, "every weekday at 08:30"),
     ({"cron_expr": "0 7 * * *"}, {"cron_expr": "0 8 * * 0"}, "every sunday at 08:00"),
+    ({"cron_expr": "0 9 5 * *"}, {"at": "10:00"}, "every month on day 5 at 10:00"),
+    ({"cron_expr": "0 9 5 * *"}, {"at": "3rd"}, "every month on day 3 at 09:00"),
+    ({"cron_expr": "0 9 5 * *"}, {"at": "3rd 10:30"}, "every month on day 3 at 10:30"),
+    ({"cron_expr": "0 9 3 5 *"}, {"at": "10:00"}, "every year on 3 May at 10:00"),
+    ({"at": "friday 08:00", "every_seconds": 172_800}, {"at": "9:00"}, "every 2 d: Fri 2026-07-03 09:00, Sun"),
 ]
 
 
@@ -572,6 +577,11 @@ def test_what_repeats_is_not_made_to_come_once(cron, jobs, when):
     assert "repeats and keeps its times" in cron(action="snooze", job=1, at_seconds=60)
     assert jobs.all()[:1] == before
     assert (jobs.all()[1].plan.kind, jobs.all()[1].payload) == ("at", "tea")
+
+
+def test_a_weekly_reminder_has_no_day_of_the_month(cron):
+    cron(action="add", message="tea", cron_expr="0 9 * * 1")
+    assert "and was left as it is; say how often" in cron(action="move", job=1, at="3rd")
 
 
 def test_a_change_that_cannot_be_made_changes_nothing(cron, jobs):

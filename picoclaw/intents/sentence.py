@@ -676,6 +676,10 @@ class SlotReader:
         if end := self._find_end_of_several(slot, s, i):
             yield from self._several_times(slot, s, i, end)
             return
+        lengths, count = self.times.lengths(near) if slot.name == "when" and not slot.part else ([], 0)
+        if lengths:
+            yield merge_jobs(lengths), i + count
+            return
         stops = slot.drop if slot.before else slot.without  # "in 10 minutes for 30 seconds": when, and how long
         near = near[: next((at for at in range(1, len(near)) if near[at] in stops), len(near))]
         led = s.words[max(0, i - 1) : i] if near[0].isdecimal() else []  # "au 4" is a day

@@ -113,6 +113,7 @@ class TimeReader:
         lengths = {unit: 1 for unit in self._words["units"] if unit.split()[0] not in self._words["oclock"]}
         any_of["lengths"] = _make_alternatives(lengths)
         any_of |= {"whole": _make_alternatives(numbers), "tens": _make_alternatives(tens)}
+        any_of["counted"] = _make_alternatives({word: 1 for word in numbers if word not in self._words["no_hours"]})
         both = _make_alternatives(dict.fromkeys(word for word in self._words["at"] if word in self._words["joins"]))
         any_of["span"] = (
             rf"(?:{both}) (?:\d+|{any_of['whole']}) (?:{any_of['units']})(?: |$)"  # "for 3 hours" is no "at 3"
@@ -158,7 +159,7 @@ class TimeReader:
             rf"(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d|{self._date}|{self._ahead.pattern})"
             rf"(?P<behind> (?:{self._ahead.pattern}|{any_of['behind_day']})(?= |$))?|(?P<part>{any_of['parts']})|"
             rf"(?P<past>(?:{any_of['offsets']}) )?"
-            rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['whole']})(?P<minute>[:.][0-5]\d)?"
+            rf"(?:(?P<fixed>{any_of['hours']})|(?P<hour>\d\d?|{any_of['counted']})(?P<minute>[:.][0-5]\d)?"
             rf"(?(at)(?! (?:{any_of['lengths']})(?: |$))|(?! (?:{any_of['units']})(?: |$))))"  # "à sept heures" is no length
             rf"(?P<oclock> (?:{any_of['oclock']})(?P<minutes> (?:[1-5]\d|{any_of['tens']})"
             rf"(?! (?:{any_of['units']}|{any_of['oclock']})(?: |$)))?|(?= (?:{any_of['parts']})(?: |$)))?"
@@ -265,6 +266,19 @@ class TimeReader:
         tail = " ".join(near)
         times, end = self._clocks(tail, part)
         return (times, _count_words(tail, end)) if len(times) > 1 else ((), 0)
+
+    def lengths(self, near: Sequence[str]) -> tuple[list[dict[str, Any]], int]:
+        """More than one length in a row, as in "in 20 minutes and in an hour", and how many words name them; 0 where none do."""
+        tail, end = " ".join(near), 0
+        jobs = list[dict[str, Any]]()
+        while True:
+            start = self._and.match(tail, end).end() if jobs else 0  # type: ignore[union-attr]  # it may be empty
+            is_next = self._skip("within", tail, start) > 0 and (start > end or not jobs)
+            value, count = self._duration(tail[start:]) if is_next else ({}, 0)
+            if not value:
+                return (jobs, _count_words(tail, end)) if len(jobs) > 1 else ([], 0)
+            jobs.append(value)
+            end = start + count
 
     def range(self, near: Sequence[str]) -> bool:
         """Whether the words are "from" one time of day to another."""
@@ -745,8 +759,9 @@ class TimeReader:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, before, end = 0.0, 0.0, 0
         while found := self._span.match(tail, end):
-            if end and self._skip("within", tail, end):
-                break  # "for 5 minutes" "in an hour"
+            joins = self._and.match(tail, end).end() if end else 0  # type: ignore[union-attr]  # it may be empty
+            if end and (self._skip("within", tail, end) or self._skip("within", tail, joins)):
+                break  # "for 5 minutes" "in an hour", "in 20 minutes" "and in 40 minutes"
             unit = self._words["units"][found["unit"]]
             is_round = unit == _DAY_S and not end and self._skip("within", tail)
             days = self._words["round_days"].get(found["n"]) if is_round else None  # "dans quinze jours"

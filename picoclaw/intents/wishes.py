@@ -895,7 +895,8 @@ class WishMatcher(IntentMatcher):
                 return parts
             return self._match_sentences(*heard) or alone  # "my train is late, move the reminder for leaving to 5"
         if is_complete(whole) and intent.ask and self._has_text_slot(intent):
-            return self._split(*heard, whole.intent) or self._match_sentences(*heard) or alone
+            parts = self._split(*heard, whole.intent) or self._match_sentences(*heard)
+            return alone if not parts or _add_up(whole, [match for _, match in parts]) else parts
         s = self._read(heard.text)
         joints = (s.end_of(self.words["splits"], i) for i in range(1, len(s.words)))
         if not intent.kind and whole.tool and any(begin and self._begins_order(s, begin) for begin in joints):
@@ -1445,6 +1446,14 @@ def _join_days(matches: Sequence[IntentMatch | None]) -> IntentMatch | None:
     days, hour = sorted(matches, key=lambda one: one is None or "_only" not in one.said)
     joined = join_days(days.arguments, hour.arguments) if days and hour else None
     return days._replace(arguments=joined) if days and joined else None
+
+
+def _add_up(whole: IntentMatch, parts: Sequence[IntentMatch | None]) -> bool:
+    """Whether two lengths are one, with the second in a smaller unit: "timer for 1 hour and 20 minutes"."""
+    found = [float(match.arguments.get("at_seconds", 0)) for match in parts if match]
+    if len(found) != 2 or len(parts) != 2 or sum(found) != whole.arguments.get("at_seconds"):
+        return False
+    return any(found[0] % unit == 0 and found[1] < unit for unit in (60, 3600, 86_400))
 
 
 def _switches(match: IntentMatch) -> bool:

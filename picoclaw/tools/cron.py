@@ -27,7 +27,9 @@ _MAX_AHEAD_S = int(times.MAX_AHEAD.total_seconds())
 _MAX_NEXT_SHOWN = 3
 _MAX_LEFT_OUT = _MAX_NEXT_SHOWN + 1
 _MAX_MOVED_SHOWN = 5
+_DAY_S = 86_400
 _TIME_OF_DAY = pattern(r"\d?\d:\d\d")
+_DAY_AND_TIME = pattern(r"(?:(?P<day>\d\d?)(?:st|nd|rd|th))? ?(?P<time>\d?\d:\d\d)?")
 _DAY = pattern(
     r"(?:on |next |following )?[a-z]+day|(?:day after )?tomorrow|last [a-z]*day of month|\d{4}-\d\d-\d\d", re.IGNORECASE
 )
@@ -92,7 +94,14 @@ def _resolve_move(job: Job, when: JobTime, now: datetime) -> JobTime:
         return when._replace(at=f"{due:%Y-%m-%d} {clock.zfill(5)}") if own_day else when
     if when.cron_expr or when.every_seconds:
         return when
-    if _TIME_OF_DAY.fullmatch(clock) and (expression := schedules.change_time(job.plan, clock)):
+    if job.plan.kind == "every" and job.plan.seconds % _DAY_S == 0 and _TIME_OF_DAY.fullmatch(clock):
+        due = datetime.fromtimestamp(job.plan.anchor, now.tzinfo)
+        hour, minute = map(int, clock.split(":"))
+        due = due.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        due += timedelta(seconds=job.plan.seconds if due <= now else 0)
+        return JobTime(every_seconds=job.plan.seconds, at=f"{due:%Y-%m-%d %H:%M}")
+    told = _DAY_AND_TIME.fullmatch(clock)
+    if told and clock and (expression := schedules.change_time(job.plan, told["time"] or "", told["day"] or "")):
         return JobTime(cron_expr=expression, tz=when.tz or job.plan.zone)
     raise ToolError(
         f"job {job.number} repeats, {describe_plan(job.plan)}, and was left as it is; say how often it is to come"
