@@ -55,7 +55,7 @@ _FULL_STOP = pattern(r"(?<=[.!?]) +")
 _DATE = pattern(r"\d{4}-\d\d-\d\d")
 _READ_ROUTES = WHOLE_ROUTES | {"topic"}
 _PLANNED = ("action", "name", "level", "seconds", "quantity", "sensor")
-_ORDINAL_END = pattern(r"(\w+) \d{1,2}\.$")
+_ORDINAL_END = pattern(r"\b(\w+) \d{1,2}\.$")
 _OUTPUT_NAME = pattern(r'"name": "[^"]*"')
 _PLANNED_LEVEL = pattern(r'"level": "\d')
 _MIN_WHOLE_WORDS = 3  # fewer say hardly all that is wanted
