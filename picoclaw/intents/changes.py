@@ -34,6 +34,7 @@ NEAR_MINUTES = 180
 _LATER_MINUTES = 270
 """How far behind the usual hour of a part of the day a time before may be for it to lie in that part: 23:30 of an evening, 19:00."""
 _MIN_LEVEL = 5.0  # percent, that "darker" goes down to: "off" is said otherwise
+_DAY_S = 86_400
 _STEPS = {
     "last": {"this week": "last week", "this month": "last month"},
     "week": dict.fromkeys(("", "this week", "last 7 days"), "last week"),
@@ -238,6 +239,8 @@ def change_rule(
         at = f"{calendar.rpartition(' at ')[2]} and {at}" if is_more else at
     changed = change_calendar(calendar, at, str(found.get("_only", "")), str(found.get("_except", "")), is_more=is_more)
     more = {"lasts": found.get("lasts"), "level": found.get("_percent")}
+    if more["lasts"] and parse_duration(str(more["lasts"])) >= _DAY_S:
+        return {}  # "only for three days": not how long something is on
     if any(more.values()) and output and options.get("level") != "off":
         changed = changed or calendar  # a condition, for so long, or at such a level
     options |= {name: value for name, value in more.items() if value}
