@@ -998,7 +998,7 @@ class WishMatcher(IntentMatcher):
         byes = [one for one, said in zip(parts, found, strict=True) if said and said.intent == "goodbye"]
         reasons = [one for one in rest if one not in byes]  # "I'm off to bed, turn everything off"
         is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, reasons))
-        is_clear |= match.intent in _LISTS
+        is_clear |= match.intent in _LISTS and not any(map(self.begins_with_no, rest)) and not parts[n + 1 :]
         return [(part, match)] if is_clear or not self.moves(match) else []
 
     def _belongs_together(self, match: IntentMatch, parts: Sequence[str], n: int, *, is_aside: bool) -> bool:
