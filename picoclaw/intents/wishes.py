@@ -979,6 +979,7 @@ class WishMatcher(IntentMatcher):
         found = [self.match(part, offered, last) for part in parts]
         told = [self._only_tells(part, match) for part, match in zip(parts, found, strict=True)]
         asked = [n for n, match in enumerate(found) if "?" in parts[n] and _answers(match) and not self.moves(match)]
+        asked = [n for n in asked if len(self._read(parts[n]).words) > 1]  # not the "no?" behind what is told
         if len(asked) == 1:
             told = [one or (n != asked[0] and self._only_adds(parts[n], found[n])) for n, one in enumerate(told)]
         if is_whole(first := found[0]):
@@ -998,7 +999,8 @@ class WishMatcher(IntentMatcher):
         byes = [one for one, said in zip(parts, found, strict=True) if said and said.intent == "goodbye"]
         reasons = [one for one in rest if one not in byes]  # "I'm off to bed, turn everything off"
         is_clear = self._can_be_undone(match) and not is_past and all(map(self._gives_reason, reasons))
-        is_clear |= match.intent in _LISTS and not any(map(self.begins_with_no, rest)) and not parts[n + 1 :]
+        is_last = not (is_aside or parts[n + 1 :] or self._says_if(self._read(part)))
+        is_clear |= match.intent in _LISTS and is_last and all(self._is_telling(self._read(one), 0) for one in rest)
         return [(part, match)] if is_clear or not self.moves(match) else []
 
     def _belongs_together(self, match: IntentMatch, parts: Sequence[str], n: int, *, is_aside: bool) -> bool:
