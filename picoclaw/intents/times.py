@@ -222,6 +222,11 @@ class TimeReader:
         found = self._skips[table].match(tail, start)
         return found.end() if found else 0
 
+    def _skip_and(self, tail: str, start: int) -> int:
+        """Where an "and" between two times ends that stands at `start`; `start` where none does."""
+        found = self._and.match(tail, start)
+        return found.end() if found else start
+
     @cached_property
     def _repeats(self) -> re.Pattern[str]:
         return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
@@ -272,7 +277,7 @@ class TimeReader:
         tail, end = " ".join(near), 0
         jobs = list[dict[str, Any]]()
         while True:
-            start = self._and.match(tail, end).end() if jobs else 0  # type: ignore[union-attr]  # it may be empty
+            start = self._skip_and(tail, end) if jobs else 0
             is_next = self._skip("within", tail, start) > 0 and (start > end or not jobs)
             value, count = self._duration(tail[start:]) if is_next else ({}, 0)
             if not value:
@@ -730,7 +735,7 @@ class TimeReader:
         times, days = list[str](), 0
         end = 0
         while True:
-            start = self._and.match(tail, end).end() if times else end  # type: ignore[union-attr]  # it may be empty
+            start = self._skip_and(tail, end) if times else end
             if times and self._span.match(tail, self._skip("at", tail, start) or start):
                 break  # "every day at 6 for 2 hours"
             word = tail[start:].partition(" ")[0]
@@ -759,8 +764,7 @@ class TimeReader:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""
         seconds, before, end = 0.0, 0.0, 0
         while found := self._span.match(tail, end):
-            joins = self._and.match(tail, end).end() if end else 0  # type: ignore[union-attr]  # it may be empty
-            if end and (self._skip("within", tail, end) or self._skip("within", tail, joins)):
+            if end and any(self._skip("within", tail, at) for at in (end, self._skip_and(tail, end))):
                 break  # "for 5 minutes" "in an hour", "in 20 minutes" "and in 40 minutes"
             unit = self._words["units"][found["unit"]]
             is_round = unit == _DAY_S and not end and self._skip("within", tail)
