@@ -211,6 +211,16 @@ def test_a_rule_is_written_with_the_owners_yes_and_explained(rules):
     assert "which means: no longer: hot: when the temperature" in rules.asked.shown[1]
 
 
+def test_a_rule_that_begins_on_a_day_is_kept_with_the_pause_that_was_shown(rules):
+    daily = {"action": "add", "name": "bed", "when": "every day at 6:00", "output": "valve"}
+    call(rules, "rule", **daily, options={"paused": "until 2030-01-01"})
+    (kept,) = automation_rules.load_rules(rules.home, NOW).rules.values()
+    assert kept.written.paused.endswith(" to 2030-01-01 00:00")
+    assert f"It is paused from {kept.written.paused}." in rules.asked.shown[0]
+    said = call(rules, "rule", **{**daily, "name": "pots"}, options={"paused": "until soon"})
+    assert said == "error: the rule cannot be: paused: 'until soon' is not like '2026-12-24 00:00 to 2026-12-27 00:00'"
+
+
 def test_a_rule_without_a_name_gets_one_and_is_removed_by_its_number(rules):
     unnamed = {name: value for name, value in HOT.items() if name != "name"}
     for _ in range(2):

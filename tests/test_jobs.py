@@ -361,6 +361,9 @@ WEEKDAYS = {"cron_expr": "30 7 * * 1-5", "tz": "Berlin"}
     ("given", "said"),
     [
         ({"message": "tea", **WEEKDAYS}, "reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): Thu 2026-07-02 07:30, Fri 2026-07-03 07:30, "),
+        ({"message": "tea", "cron_expr": "0 8 * * *", "at": "monday"}, "reminder 1 is kept, every day at 08:00 (UTC): Mon 2026-07-06 08:00, Tue 2026-07-07 08:00, "),
+        ({"message": "tea", **WEEKDAYS, "at": "3 july"}, "reminder 1 is kept, every weekday at 07:30 (Europe/Berlin): Fri 2026-07-03 07:30, Mon 2026-07-06 07:30, "),
+        ({"message": "tea", "cron_expr": "0 18 * * *", "at": "18:00"}, "reminder 1 is kept, every day at 18:00 (UTC): 18:00, Thu 2026-07-02 18:00, "),
         ({"message": "tea", "every_seconds": 5400}, "reminder 1 is kept, every 1 h 30 min: 13:30, 15:00, 16:30 (the first in 1 h 30 min): tea"),
         ({"message": "tea", "every_seconds": 3600, "at": "14:15"}, "reminder 1 is kept, every 1 h: 14:15, 15:15, 16:15 (the first in 2 h 15 min): tea"),
         ({"command": "df -h", "at_seconds": 60}, "job 1 is kept for 12:01 (in 1 min): df -h (done while"),
@@ -380,6 +383,7 @@ def test_what_is_planned_is_said_with_its_next_times(cron, given, said):
         ({"message": "tea", "cron_expr": "61 * * * *"}, "'61 * * * *' is not a cron expression (bad minute); write five"),
         ({"message": "tea", "cron_expr": "0 0 30 2 *"}, "'0 0 30 2 *' is not a cron expression (bad day-of-month)"),
         ({"message": "tea", "cron_expr": "0 0 * * *", "at_seconds": 5}, "give cron_expr alone"),
+        ({"message": "tea", "cron_expr": "0 0 * * *", "at": "soon"}, "'soon' is no time to leave something out"),
         ({"message": "tea", "cron_expr": "0 0 * * *", "tz": "Atlantis"}, "'Atlantis' is not a time zone picoclaw knows"),
         ({"message": "tea", "at_seconds": 5, "kind": "letter"}, "argument 'kind' must be one of 'reminder', 'turn', 'fresh', 'tool'"),
         ({"message": "tea", "at_seconds": 5, "tz": "Nowhere/Bad"}, "'Nowhere/Bad' is not a time zone picoclaw knows"),

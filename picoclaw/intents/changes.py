@@ -241,12 +241,14 @@ def change_rule(
     more = {"lasts": found.get("lasts"), "level": found.get("_percent")}
     if more["lasts"] and parse_duration(str(more["lasts"])) >= _DAY_S:
         return {}  # "only for three days": not how long something is on
-    if any(more.values()) and output and options.get("level") != "off":
-        changed = changed or calendar  # a condition, for so long, or at such a level
+    first = str(found.get("at", "")).removeprefix("until ")
+    if first or (any(more.values()) and output and options.get("level") != "off"):
+        changed = changed or calendar  # a condition, for so long, at such a level, or from such a day on
+    more["paused"] = first and f"until {first}"
     options |= {name: value for name, value in more.items() if value}
-    return (
-        {"output": output, "when": changed} | ({"options": {"options": options}} if options else {}) if changed else {}
-    )
+    made = {"output": output, "notify": "" if output else last.get("notify", ""), "when": changed}
+    made |= {"options": {"options": options}} if options else {}
+    return {name: value for name, value in made.items() if value} if changed else {}
 
 
 def _move_times(begin: str, before: float, when: Mapping[str, Any], end: str, amount: int) -> tuple[str, float]:

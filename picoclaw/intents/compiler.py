@@ -45,7 +45,7 @@ _LIST_TEXT = """
     ignore lead wonder tail negations filenames mend ordinary
     polite text_words unended questions acts ends tells verbs past general requests
     before calendar at on on_date no_hours joins within to halves from_now oclock
-    every bounds until recent since same_hour ago it splits binds agrees elisions negates_last
+    every bounds until begins onwards recent since same_hour ago it splits binds agrees elisions negates_last
     undo preferences wired skips nods later opens introduces wants fetches whether halts
     plain apart counting narrows packs alternates more filler decimals declines waits places compounds hosts back sum_filler reported span_begins span_ends excepts times capitals lasting
 """

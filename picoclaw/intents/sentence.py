@@ -65,6 +65,7 @@ _PERCENT = pattern(
     r"(\d{1,3}(?:\.\d{1,2})?|[a-z]+(?: [a-z]+)?) ?(?:%|percent|per cent|prozent|por ciento|pour cent)(?= |$)", re.ASCII
 )
 _LEVEL = pattern(r"[1-9]\d?|100", re.ASCII)
+_NO_HOUR = 40  # nor a temperature: a fan "on at 30" may be meant to wait for 30 °C
 _VALUE = pattern(r"(\d{1,7}(?:\.\d{1,4})?)(°|%|[a-z°]{1,3})?", re.ASCII)
 _DATE = pattern(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MAX_REPEAT_WORDS = 3  # before its last one
@@ -763,10 +764,10 @@ class SlotReader:
 
     def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
-            if repeat.text and repeat.lasts:
-                yield {slot.name: repeat.text, "lasts": format_whole_length(repeat.lasts), "_span": "yes"}, end
-            elif repeat.text and slot.part != "span":
-                yield repeat.text, end
+            if repeat.text and (repeat.lasts or slot.part != "span"):
+                lasts = {"lasts": format_whole_length(repeat.lasts), "_span": "yes"} if repeat.lasts else {}
+                begins = {"_begins": repeat.begins} if repeat.begins else {}
+                yield {slot.name: repeat.text, **lasts, **begins}, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
         for repeat, count in self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):
@@ -885,8 +886,14 @@ class SlotReader:
             yield s.words[i], i + 1
 
     def _is_bare_level(self, slot: SentenceSlot, s: Sentence, i: int) -> bool:
-        """Whether word `i` is a number from 1 to 100 behind "to" with no unit: "the lamp to 40"."""
-        if not i or s.words[i - 1] not in slot.after or not _LEVEL.fullmatch(s.words[i]):
+        """Whether word `i` is a number from 1 to 100 with no unit behind "to", or a high one behind "at"."""
+        if not i or not _LEVEL.fullmatch(s.words[i]):
             return False
-        tables = (self._words[name] for name in ("units", "oclock", "measures", "months", "parts", "quarters", "days"))
+        is_at = s.words[i - 1] in self._words["at"] and int(s.words[i]) > _NO_HOUR
+        if s.words[i - 1] not in slot.after and not is_at:
+            return False
+        tables = (
+            self._words[name]
+            for name in ("units", "oclock", "measures", "months", "parts", "quarters", "days", "offsets")
+        )
         return not any(s.longest(table, i + 1) for table in tables)

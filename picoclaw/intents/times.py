@@ -20,7 +20,7 @@ _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
 _FUTURE_TABLE_TEXT = """
-    joins within at on on_date numbers days months parts hours offsets every repeats alternates before_day
+    joins within at on on_date numbers days months parts hours offsets every repeats alternates before_day begins
 """
 _FUTURE_TABLES = _FUTURE_TABLE_TEXT.split()
 _NUMBER = pattern(r"\d+")
@@ -30,7 +30,7 @@ _CLOCK = pattern(r"\d\d:\d\d")
 _GLUED_HALF = pattern(r"(?<=\d)(?=[ap]\.?m\b)")  # "3am"
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on on_date".split()  # noqa: SIM905
-_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until span_ends excepts behind_day".split()  # noqa: SIM905
+_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until onwards span_ends excepts behind_day".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _HOURS = frozenset({"fixed", "hour"})
 _MIN_BARE = 5  # "tomorrow 2 parcels" counts something
@@ -51,6 +51,8 @@ class RepeatTime(NamedTuple):
     days: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     seconds: float = 0.0
+    begins: str = ""
+    """The first day, where one was said: "every day at 8 from monday"."""
     until: str = ""
     lasts: float = 0.0
     """Seconds that each lasts, where it was said from when to when; 0 where it was not."""
@@ -66,7 +68,8 @@ class RepeatTime(NamedTuple):
         jobs, until = [], self.until and f" until {self.until}"
         for minute in dict.fromkeys(time[3:] for time in self.times):
             hours = ",".join(str(int(time[:2])) for time in self.times if time[3:] == minute)
-            jobs.append({"cron_expr": f"{int(minute)} {hours} {dates} {month} {days}{until}"})
+            job = {"cron_expr": f"{int(minute)} {hours} {dates} {month} {days}{until}"}
+            jobs.append(job | ({"at": self.begins} if self.begins else {}))
         return merge_jobs(jobs)
 
     @property
@@ -232,11 +235,9 @@ class TimeReader:
         return pattern(rf"(?P<days>{self._any_of['repeats']}){_END}")
 
     @cached_property
-    def _until(self) -> re.Pattern[str]:
+    def _named_day(self) -> re.Pattern[str]:
         any_of = self._any_of
-        return pattern(
-            rf"(?:{any_of['until']}) (?:(?:{any_of['on']}) )?(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d){_END}"
-        )
+        return pattern(rf"(?P<day>{any_of['days']}|\d{{4}}-\d\d-\d\d)(?: (?:{any_of['onwards']}))?{_END}")
 
     @cached_property
     def _another(self) -> re.Pattern[str]:
@@ -450,6 +451,12 @@ class TimeReader:
             if repeat:
                 yield repeat, _count_words(tail, end)
 
+    def count_bound_day(self, near: Sequence[str]) -> int:
+        """How many words at the beginning tell from which day on, or until which: "from monday on"; 0 for none."""
+        tail = " ".join(near)
+        ends = (read(tail, 0)[1] for read in (self._first_day, self._last_day))
+        return _count_words(tail, max(ends))
+
     def past(self, near: Sequence[str]) -> Iterator[tuple[str, int]]:
         """A time that is past and needs arithmetic: "last 24 hours", "3 days ago", "since 6:00"."""
         if near[0] not in self._first_past_words and not near[0][0].isdigit():
@@ -621,7 +628,11 @@ class TimeReader:
         return (RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more) if len(times) < 2 else (None, 0)
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
-        """Days, and times of day or the time from one to another, in either order."""
+        """Days, and times of day or the time from one to another, in either order, and from which day on."""
+        begins, start = self._first_day(tail, 0)
+        if start:
+            repeat, end = self._calendar(tail[start:], part)
+            return repeat and repeat._replace(begins=begins), start + end
         days, half, end = self._days(tail, 0)
         times, lasts, begin = ((), 0.0, 0) if days else self._hours(tail, part)
         if times:
@@ -630,16 +641,18 @@ class TimeReader:
         if not days:
             return None, 0
         days, end = self._leave_out(days, tail, end)
+        begins, end = self._first_day(tail, end)
         last, end = self._last_day(tail, end)
         if not times:
             times, lasts, more = self._hours(tail[end:], part if ":" in half else half or part)
             days, end = self._leave_out(days, tail, end + more)
         if not times and half:
             times = tuple(half.split()) if ":" in half else (self._resolve({"part": half}, ""),)
+        begins, end = (begins, end) if begins else self._first_day(tail, end)
         last, end = (last, end) if last else self._last_day(tail, end)
         if not days or not times or any(len(time) != 5 for time in times):
             return None, 0
-        return RepeatTime(days, times, until=last, lasts=lasts), end
+        return RepeatTime(days, times, begins=begins, until=last, lasts=lasts), end
 
     def _hours(self, tail: str, part: str) -> tuple[tuple[str, ...], float, int]:
         """Times of day, or one and the seconds from it to another, and where they end."""
@@ -664,10 +677,26 @@ class TimeReader:
             return days, start
         return _join_weekdays([day for day in _list_weekdays(days) if day not in _list_weekdays(out)]), end
 
+    def _first_day(self, tail: str, start: int) -> tuple[str, int]:
+        """The day of "from friday on", as a job is told it, and where that ends."""
+        day, end = self._bound_day("begins", tail, start)
+        ends = self._skip("span_ends", tail, end) if end > start else 0
+        return ("", start) if ends and self._another.match(tail, ends) else (day, end)  # "from monday to friday"
+
     def _last_day(self, tail: str, start: int) -> tuple[str, int]:
         """The day of "until friday", as a job is told it, and where that ends."""
-        found = self._until.match(tail, start)
-        return (self._words["days"].get(found["day"], found["day"]) or "today", found.end()) if found else ("", start)
+        day, end = self._bound_day("until", tail, start)
+        return (day or "today", end) if end > start else ("", start)
+
+    def _bound_day(self, table: str, tail: str, start: int) -> tuple[str, int]:
+        """The day behind a word of a table, "" for today, and where it ends; `start` where there is none."""
+        begin = self._skip(table, tail, start)
+        begin = begin and (self._skip("on", tail, begin) or begin)
+        if begin and (found := self._named_day.match(tail, begin)):
+            return str(self._words["days"].get(found["day"], found["day"])), found.end()
+        near = tail[begin:].split() if begin else []
+        told, count = self.read_date(near)
+        return (told, min(begin + _count_chars(near[:count]), len(tail))) if " " in told else ("", start)
 
     def _days(self, tail: str, start: int, *, plain: bool = False) -> tuple[tuple[str, ...], str, int]:
         """Days that come again, the part of them that was said, and where they end; `plain`: also "sunday" for "sundays"."""
@@ -753,7 +782,7 @@ class TimeReader:
                 is_behind = len(times) > 1 and not days and behind  # "at 6 tomorrow and sunday"
                 times[-1] = f"{day} {clock}" if is_behind else times[-1]
                 days += days + 1 == len(times)
-            if self._until.match(tail, end):
+            if self._last_day(tail, end)[0]:
                 break
         if 0 < days < len(times):
             clock = times[days].rpartition(" ")[2]

@@ -254,6 +254,7 @@ class WishMatcher(IntentMatcher):
             self._name_both,
             self._drop_wrong_time,
             self._put_last_days_first,
+            self._move_bound_day,
             self._join_hour,
             self._drop_told_day,
             self._name_that_day,
@@ -655,6 +656,22 @@ class WishMatcher(IntentMatcher):
         match = self.match(turned, offered, last)
         repeats = match is not None and (match.tool == "rule" or "cron_expr" in match.arguments)
         return turned if repeats and is_complete(match) else text
+
+    def _move_bound_day(self, heard: _Heard) -> str:
+        """The text with a day from or until which something comes again, at its beginning or end, beside how often: "from monday on, ..."."""
+        s, most = self._read(heard.text), 2 * MAX_SHORT_WORDS
+        ends = {n: n + self.times.count_bound_day(s.words[n : n + most]) for n in (0, *range(1, len(s.words))[-most:])}
+        begin, end = next(((n, end) for n, end in ends.items() if end > n and (not n or end == len(s.words))), (0, 0))
+        rest = range(end + 1, len(s.words)) if not begin else range(begin)
+        for i in rest if end else ():
+            for repeat, count in self.times.repeated(s.words[i : rest.stop][:most], ""):
+                if repeat.days and repeat.times:
+                    bound, often = s.text(begin, end), s.text(i, i + count)
+                    often = f"{often} {bound}" if s.end_of(self.words["until"], begin) else f"{bound} {often}"
+                    if begin:
+                        return f"{s.text(0, i)} {often} {s.text(i + count, begin)}".strip()
+                    return f"{often} {s.text(end, i)} {_tail(s, i + count)}".strip()  # the verb stays in second place
+        return heard.text
 
     def _find_last_days(self, s: Sentence) -> int:
         """Where the days begin that a sentence ends with: "at 7 and at 19 for 3 minutes every day"; 0 for none."""

@@ -39,18 +39,21 @@ def _set_time(job: Job, when: JobTime, now: datetime, mono: float) -> Job:
     """Plan a job; raises ToolError saying what is missing or wrong with the time."""
     if when.at_seconds and when.at:
         raise ToolError("give either at_seconds or at, not both")
-    if when.cron_expr and (when.at_seconds or when.at or when.every_seconds):
-        raise ToolError("give cron_expr alone, or at, at_seconds and every_seconds without it")
+    if when.cron_expr and (when.at_seconds or when.every_seconds):
+        raise ToolError("give cron_expr alone or with at, its first day, or at_seconds and every_seconds without it")
     fresh = job._replace(boot="", mono=0.0, after=0.0, done=())
     try:
         zone = times.parse_zone(when.tz) if when.tz else None
         if when.cron_expr:
             plan = schedules.plan_cron(when.cron_expr, str(zone) if zone else _get_zone_name(now.tzinfo), now)
-            return fresh._replace(plan=plan, after=now.timestamp() if is_plausible(now.timestamp()) else 0.0)
+            known = now.timestamp() if is_plausible(now.timestamp()) else 0.0
+            pauses = (
+                _add_first_day(job.paused, when.at, now.astimezone(zone) if zone else now) if when.at else job.paused
+            )
+            return fresh._replace(plan=plan, after=known, paused=pauses)
         if when.at:
             local = now.astimezone(zone) if zone else now
-            if not is_plausible(now.timestamp()):
-                raise ToolError(f"the date was never set, the clock says {local:%Y-%m-%d %H:%M}; give at_seconds")
+            _require_date(local, "give at_seconds")
             due = times.parse_moment(when.at, local)
         elif when.at_seconds or when.every_seconds:
             due = times.add_seconds(now, when.at_seconds or when.every_seconds)
@@ -68,6 +71,17 @@ def _set_time(job: Job, when: JobTime, now: datetime, mono: float) -> Job:
     if when.every_seconds or when.at_seconds:
         return fresh._replace(plan=plan, boot=read_boot_id(), mono=mono + ahead_s)
     return fresh._replace(plan=plan)
+
+
+def _add_first_day(pauses: schedules.Pauses, day: str, now: datetime) -> schedules.Pauses:
+    """Leave out what comes again before a day. Raises ToolError, and ValueError for what is no day."""
+    _require_date(now, "leave out at")
+    return schedules.add_pause(pauses, schedules.parse_pause(f"until {day}", now, lambda *_: []), now.timestamp())
+
+
+def _require_date(now: datetime, remedy: str) -> None:
+    if not is_plausible(now.timestamp()):
+        raise ToolError(f"the date was never set, the clock says {now:%Y-%m-%d %H:%M}; {remedy}")
 
 
 def _count_seconds_ahead(due: datetime, now: datetime) -> float:

@@ -54,12 +54,16 @@ class RuleTool:
         """
         self._home, self._measured, self._zone, self._waiting = home, measured, zone, waiting
 
-    def _complete(self, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        """Name a new rule as no other is named, kept or waiting."""
-        if arguments["action"] != "add" or arguments["name"].strip():
-            return {}
-        names = _list_names(self._load(datetime.now().astimezone()))
-        return {"name": make_rule_name(self._make_table(arguments), {*names, *self._waiting()})}
+    def _complete(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Name a new rule as no other is named, kept or waiting, and fix what "until monday" is in its `paused`."""
+        done: dict[str, Any] = {}
+        options, now = arguments["options"] or {}, datetime.now().astimezone()
+        if str(options.get("paused", "")).startswith("until "):
+            done["options"] = {**options, "paused": _fix_pause(str(options["paused"]), now)}
+        if arguments["action"] == "add" and not arguments["name"].strip():
+            names = _list_names(self._load(now))
+            done["name"] = make_rule_name(self._make_table({**arguments, **done}), {*names, *self._waiting()})
+        return done
 
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         action = arguments["action"]
@@ -215,6 +219,14 @@ def list_doubts(made: rules.Rule, home: Path, measured: Mapping[str, Sequence[st
         yield f"{name} may be on for {format_duration(longest, exact=True)} at most, and is not switched on for longer"
     elif config.load_armed(home).get(name) != outputs[name].digest:
         yield f"{name} is not armed, so it will not be driven: `picoclaw outputs arm {name}`"
+
+
+def _fix_pause(text: str, now: datetime) -> str:
+    """Write "until monday" as a rule has it; what is no such time stays as it is, and is refused as every other."""
+    try:
+        return rules.format_pauses((schedules.parse_pause(text, now, lambda *_: []),), now)
+    except ValueError:
+        return text
 
 
 def _make_pauses(name: str, rule: rules.Rule | None, text: str, now: datetime) -> str:
