@@ -132,6 +132,7 @@ VALUES = {
     "shutter": "valve",
     "calendar": "every day at 6",
     "calendar_span": "weekdays 9 to 11",
+    "often_span": "every day from 7 to 9 until friday",
     "timer_when": "10 minutes",
     "timer_minutes": "10",
     "lasts": "5 minutes",

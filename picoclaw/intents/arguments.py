@@ -609,7 +609,8 @@ def _replace_words(draft: Draft) -> IntentMatch | None:
 def _put_on_list(draft: Draft) -> IntentMatch | None:
     """ "And the eggs", behind a list, is one more thing on it; "and the eggs?" asks whether they are there."""
     intent = "list_again" if draft.s.asks else "list_more"
-    return draft.hand_over(intent, {"_item": draft.found["query"]}) if draft.s.read_last("list") else None
+    item = draft.found.get("query") or draft.found["text"]
+    return draft.hand_over(intent, {"_item": item}) if draft.s.read_last("list") else None
 
 
 def _plan_again(draft: Draft) -> IntentMatch | None:

@@ -97,6 +97,8 @@ def keep_day(when: Mapping[str, Any], last: Mapping[str, Any], *, is_bare: bool 
         return {**when, "at": f"{day} {at}"}
     if not at.endswith(OCLOCK) or not day or not CLOCK_TIME.fullmatch(clock):
         return dict(when)
+    if str(last["at"]).endswith(OCLOCK):
+        return {**when, "at": f"{day} {at}"}  # "at 6 today and off at 8": whichever half is still to come
     kept = str(keep_half_day(when, {"at": clock}, "")["at"])
     is_late = kept.endswith(OCLOCK) and kept[:2] < f"{EARLIEST_HOUR:02}"
     return {**when, "at": f"{day} {int(kept[:2]) + 12 * is_late:02}{kept[2:5]}"}

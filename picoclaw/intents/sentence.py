@@ -759,7 +759,9 @@ class SlotReader:
 
     def _repeat(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
         for repeat, end in self._repeated(slot, s, i):
-            if not repeat.lasts:
+            if slot.part == "span" and repeat.lasts and repeat.until:  # which no rule has
+                yield repeat.arguments | {"seconds": repeat.lasts, "_span": "yes"}, end
+            elif slot.part != "span" and not repeat.lasts:
                 yield repeat.arguments, end
 
     def _calendar(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[SlotReading]:
@@ -767,7 +769,8 @@ class SlotReader:
             if repeat.text and (repeat.lasts or slot.part != "span"):
                 lasts = {"lasts": format_whole_length(repeat.lasts), "_span": "yes"} if repeat.lasts else {}
                 begins = {"_begins": repeat.begins} if repeat.begins else {}
-                yield {slot.name: repeat.text, **lasts, **begins}, end
+                more = lasts | begins
+                yield {slot.name: repeat.text, **more} if more else repeat.text, end
 
     def _repeated(self, slot: SentenceSlot, s: Sentence, i: int) -> Iterator[tuple[RepeatTime, int]]:
         for repeat, count in self.times.repeated(s.words[i : i + _MAX_TIME_WORDS], slot.part):

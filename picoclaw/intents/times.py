@@ -20,7 +20,7 @@ _DAY_SETS = {"day": "*", "weekday": "1-5", "weekend": "0,6"}
 _WORKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 _DAY_S = 86_400
 _FUTURE_TABLE_TEXT = """
-    joins within at on on_date numbers days months parts hours offsets every repeats alternates before_day begins
+    joins within at on on_date numbers days months parts hours offsets every repeats alternates before_day begins until
 """
 _FUTURE_TABLES = _FUTURE_TABLE_TEXT.split()
 _NUMBER = pattern(r"\d+")
@@ -30,7 +30,7 @@ _CLOCK = pattern(r"\d\d:\d\d")
 _GLUED_HALF = pattern(r"(?<=\d)(?=[ap]\.?m\b)")  # "3am"
 _REST = pattern(r"[1-5]\d$")
 _PAST_TABLES = "at since recent back joins numbers span_begins hours offsets months on on_date".split()  # noqa: SIM905
-_OTHER_TABLES = "halves quarters units from_now to oclock ago splits until onwards span_ends excepts behind_day".split()  # noqa: SIM905
+_OTHER_TABLES = "halves quarters units from_now to oclock ago splits onwards span_ends excepts behind_day".split()  # noqa: SIM905
 _TABLES = {*_FUTURE_TABLES, *_PAST_TABLES, *_OTHER_TABLES}
 _HOURS = frozenset({"fixed", "hour"})
 _MIN_BARE = 5  # "tomorrow 2 parcels" counts something
@@ -568,9 +568,8 @@ class TimeReader:
 
     def put_past_noon(self, clock: str, said: str) -> str:
         """Return `clock` of a day that is past, in the afternoon where an hour up to six was said alone ("Thursday at four", not "um 4 Uhr")."""
-        is_bare = ":" not in said and not self._get_half(said) and clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
-        is_bare &= self._has_twelve_hours(said.split())
-        return add_half_day(clock) if is_bare else clock
+        is_early = clock[:2].isdigit() and 1 <= int(clock[:2]) <= 6
+        return add_half_day(clock) if is_early and self._is_either_half(clock, said) else clock
 
     def _past_day(self, tail: str, start: int) -> tuple[str, int]:
         """A day of the year, or of the month, as a time that is past is told it, "3 may" or "12th", and where it ends."""
@@ -628,11 +627,15 @@ class TimeReader:
         return (RepeatTime(times=times or (NO_HOUR,), seconds=seconds), end + more) if len(times) < 2 else (None, 0)
 
     def _calendar(self, tail: str, part: str) -> tuple[RepeatTime | None, int]:
-        """Days, and times of day or the time from one to another, in either order, and from which day on."""
+        """Days, and times of day or the time from one to another, in either order, and from or until which day."""
         begins, start = self._first_day(tail, 0)
         if start:
             repeat, end = self._calendar(tail[start:], part)
             return repeat and repeat._replace(begins=begins), start + end
+        until, start = self._last_day(tail, 0)
+        if start:
+            repeat, end = self._calendar(tail[start:], part)
+            return repeat and repeat._replace(until=until), start + end
         days, half, end = self._days(tail, 0)
         times, lasts, begin = ((), 0.0, 0) if days else self._hours(tail, part)
         if times:
@@ -775,6 +778,8 @@ class TimeReader:
             said = tail[start : start + more]
             is_today = not again and "" in (self._words["days"].get(word) for word in said.split())
             at = f"today {value['at']}" if is_today else value["at"]
+            if is_today or (times[:1] and times[0].startswith("today ") and " " not in at):
+                at += OCLOCK if self._is_either_half(value["at"], said) else ""
             times.append(at if part else self._put_behind(times[-1:], at, said))
             end = start + more
             if self.names_a_day(tail[start:end].split()):
@@ -788,6 +793,11 @@ class TimeReader:
             clock = times[days].rpartition(" ")[2]
             times[:days] = [f"{time.rpartition(' ')[0]} {clock}".strip() for time in times[:days]]
         return tuple(times), end
+
+    def _is_either_half(self, clock: str, said: str) -> bool:
+        """Whether a time of day may be before noon or after it: "at 6", but not "at 6 pm" or "um 6 Uhr"."""
+        is_bare = ":" not in said and not self._get_half(said) and clock < "12"
+        return is_bare and self._has_twelve_hours(said.split())
 
     def _duration(self, tail: str) -> tuple[dict[str, Any], int]:
         """Seconds from now: "in 90 s", "half an hour", "one hour and ten minutes"."""

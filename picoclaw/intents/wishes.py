@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 from picoclaw.intents.changes import (
+    CLOCK_TIME,
     TIMES,
     change_days,
     find_clock,
@@ -43,7 +44,7 @@ from picoclaw.intents.matcher import (
     IntentMatcher,
 )
 from picoclaw.intents.sentence import MAX_CHARS, NO_TURN, LastTurn, Sentence
-from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, format_clock
+from picoclaw.intents.times import NO_HOUR, OCLOCK, count_minutes, count_seconds_between, format_clock
 from picoclaw.messages import ToolCall
 from picoclaw.records import NamedTuple
 from picoclaw.text import pattern, stem_word
@@ -544,6 +545,9 @@ class WishMatcher(IntentMatcher):
         near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))] if any(map(s.holds, ends)) else []
         for i in range(1, len(near)):
             begin = end = i + self.times.count_clock(near[i])
+            days = self.times.count_part(s.words[end : end + MAX_SHORT_WORDS]) if end > i and end < len(near) else 0
+            days *= not any(map(str.isdigit, s.words[end : end + days]))  # "at 6 every morning, off at 8"
+            end += days
             is_off, on = False, ""
             while begin > i and (then := max(s.end_of(table, end) for table in (*ends, *between))):
                 is_off |= any(s.end_of(table, end) == then for table in ends)
@@ -554,7 +558,7 @@ class WishMatcher(IntentMatcher):
             if (is_off or off) and end < behind:
                 start, stop = (s.end_of(self.words["at"], n) or n for n in (i, end))
                 first, last = (next(iter(self.words[name])) for name in ("span_begins", "span_ends"))
-                tail = f"{s.text(stop, behind)} {on} {_tail(s, off or behind)}"
+                tail = f"{s.text(stop, behind)} {s.text(begin, begin + days)} {on} {_tail(s, off or behind)}"
                 joined = f"{s.text(0, i)} {first} {s.text(start, begin)} {last} {tail}"
                 match = self.match(joined, offered)
                 return joined if match and match.tool == "rule" else ""
@@ -616,7 +620,8 @@ class WishMatcher(IntentMatcher):
             is_now = Sentence(said, self.words).holds(self._book.values("now_word"))
             joins = tool == "output" and not is_now  # "then off, and the fan on"
             is_again = given.get("name") == before.get("name")
-            is_same = given.get("action") == "set" and is_again  # "then 10 instead"
+            ends = "seconds" in given or (match is not None and "_until" in match.said)
+            is_same = given.get("action") == "set" and is_again and not (put and ends)  # "then 10 instead"
             may_wait = (tool == "sensor_read" or given.get("action") in ENDS | {"set"}) and not is_same
             planned = (end if is_after else planned if joins else None) if may_wait else None
             if planned and is_after and put and given.get("action") == "off" and is_again:
@@ -663,14 +668,16 @@ class WishMatcher(IntentMatcher):
         ends = {n: n + self.times.count_bound_day(s.words[n : n + most]) for n in (0, *range(1, len(s.words))[-most:])}
         begin, end = next(((n, end) for n, end in ends.items() if end > n and (not n or end == len(s.words))), (0, 0))
         rest = range(end + 1, len(s.words)) if not begin else range(begin)
-        for i in rest if end else ():
-            for repeat, count in self.times.repeated(s.words[i : rest.stop][:most], ""):
+        tells = self.tells(heard.text) and not self._begins_order(s, end % len(s.words))  # "ab morgen mache ich ..."
+        for i in rest if end and not tells else ():
+            for repeat, count in self.times.repeated(s.words[i : rest.stop][: 2 * most], ""):
                 if repeat.days and repeat.times:
                     bound, often = s.text(begin, end), s.text(i, i + count)
                     often = f"{often} {bound}" if s.end_of(self.words["until"], begin) else f"{bound} {often}"
                     if begin:
-                        return f"{s.text(0, i)} {often} {s.text(i + count, begin)}".strip()
-                    return f"{often} {s.text(end, i)} {_tail(s, i + count)}".strip()  # the verb stays in second place
+                        return f"{s.text(0, i)} {often} {s.text(i + count, begin)}".strip() + "?" * s.asks
+                    # the verb stays in second place
+                    return f"{often} {s.text(end, i)} {_tail(s, i + count)}".strip() + "?" * s.asks
         return heard.text
 
     def _find_last_days(self, s: Sentence) -> int:
@@ -1431,11 +1438,14 @@ def _share_length(told: list[Wish]) -> list[Wish]:
 
 
 def _plan(match: IntentMatch, moment: tuple[str, float]) -> IntentMatch | None:
-    """What is done at a time of day ('' is now) and some seconds after it; None for what itself ends at a time of day."""
-    if match.missing == NEEDS_CLOCK:
-        return None
+    """What is done at a time of day ('' is now) and some seconds after it; None for what ends at a time of day, and begins at none."""
     clock, seconds = moment
     order = {name: match.arguments[name] for name in _PLANNED if name in match.arguments}
+    if match.missing == NEEDS_CLOCK:
+        ends = [str(one).removesuffix(OCLOCK) for one in (clock, match.said.get("_until"))]
+        if not all(map(CLOCK_TIME.fullmatch, ends)):
+            return None
+        order["seconds"] = count_seconds_between(*ends) % 43_200  # "30 % until nine, then 60 until ten"
     call = {"action": "add", "kind": "tool", "message": f"{match.tool} {json.dumps(order)}", "at_seconds": int(seconds)}
     later = match._replace(intent="output_later", tool="cron", arguments=call)
     return later._replace(said=match.said | {"_until": clock}, missing=NEEDS_CLOCK) if clock else later
@@ -1456,7 +1466,8 @@ def _takes_in(told: Sequence[Wish], match: IntentMatch | None) -> bool:
     later = [one.arguments for _, one in told if one and one.tool == "output"]
     if match and match.intent == "output_step":
         return any(one.get("name") == given.get("name") for one in later)
-    is_lasting = given.get("action") == "set" and "seconds" not in given  # "on low, about a third"
+    has_end = match is not None and ("seconds" in given or "_until" in match.said)
+    is_lasting = given.get("action") == "set" and not has_end  # "on low, about a third"
     return is_lasting and any(one.get("action") == "set" and one.get("name") == given.get("name") for one in later)
 
 
@@ -1491,6 +1502,7 @@ def _find_half_days(matches: Sequence[IntentMatch | None]) -> str:
     plans = [match for match in matches if match and match.tool == "cron" and "at" in match.arguments]
     times = [str(match.arguments["at"]) for match in plans]
     clocks = [time.removesuffix(OCLOCK) for time in times if time.endswith(OCLOCK)]
+    clocks = [clock for clock in clocks if CLOCK_TIME.fullmatch(clock)]  # not "today 06:00"
     if len(times) < 2 or not clocks:
         return ""
     late = format_clock(count_minutes(clocks[0]) + 720)
