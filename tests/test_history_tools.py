@@ -217,6 +217,11 @@ def test_a_rule_that_begins_on_a_day_is_kept_with_the_pause_that_was_shown(rules
     (kept,) = automation_rules.load_rules(rules.home, NOW).rules.values()
     assert kept.written.paused.endswith(" to 2030-01-01 00:00")
     assert f"It is paused from {kept.written.paused}." in rules.asked.shown[0]
+    abroad = toolset(RuleTool(rules.home, dict, lambda: "America/New_York"), ask=lambda _: True)
+    call(abroad, "rule", **{**daily, "name": "lawn"}, options={"paused": "until 2030-01-01"})
+    (begin, end), *_ = automation_rules.load_rules(rules.home, NOW, "America/New_York").rules["lawn"].paused
+    assert begin <= datetime.now(UTC).timestamp()
+    assert datetime.fromtimestamp(end, UTC).hour == 5
     said = call(rules, "rule", **{**daily, "name": "pots"}, options={"paused": "until soon"})
     assert said == "error: the rule cannot be: paused: 'until soon' is not like '2026-12-24 00:00 to 2026-12-27 00:00'"
 

@@ -545,9 +545,10 @@ class WishMatcher(IntentMatcher):
         near = [s.words[i : i + 2 * MAX_SHORT_WORDS] for i in range(len(s.words))] if any(map(s.holds, ends)) else []
         for i in range(1, len(near)):
             begin = end = i + self.times.count_clock(near[i])
-            days = self.times.count_part(s.words[end : end + MAX_SHORT_WORDS]) if end > i and end < len(near) else 0
-            days *= not any(map(str.isdigit, s.words[end : end + days]))  # "at 6 every morning, off at 8"
-            end += days
+            days = self.times.count_part(s.words[end : end + MAX_SHORT_WORDS]) if i < end < len(near) else 0
+            if any(map(str.isdigit, s.words[end : end + days])):
+                days = 0
+            end += days  # "at 6 every morning, off at 8"
             is_off, on = False, ""
             while begin > i and (then := max(s.end_of(table, end) for table in (*ends, *between))):
                 is_off |= any(s.end_of(table, end) == then for table in ends)
@@ -668,8 +669,9 @@ class WishMatcher(IntentMatcher):
         ends = {n: n + self.times.count_bound_day(s.words[n : n + most]) for n in (0, *range(1, len(s.words))[-most:])}
         begin, end = next(((n, end) for n, end in ends.items() if end > n and (not n or end == len(s.words))), (0, 0))
         rest = range(end + 1, len(s.words)) if not begin else range(begin)
-        tells = self.tells(heard.text) and not self._begins_order(s, end % len(s.words))  # "ab morgen mache ich ..."
-        for i in rest if end and not tells else ():
+        if not end or (self.tells(heard.text) and not self._begins_order(s, end % len(s.words))):
+            return heard.text  # "from tomorrow I go for a run every day at 6"
+        for i in rest:
             for repeat, count in self.times.repeated(s.words[i : rest.stop][: 2 * most], ""):
                 if repeat.days and repeat.times:
                     bound, often = s.text(begin, end), s.text(i, i + count)

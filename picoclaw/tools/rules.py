@@ -17,7 +17,7 @@ from picoclaw.records import NamedTuple
 from picoclaw.schema import find_nearest
 from picoclaw.security.policy import Effect
 from picoclaw.text import pattern
-from picoclaw.times import format_duration
+from picoclaw.times import format_duration, parse_zone
 from picoclaw.tools.registry import tool
 from picoclaw.workspace import find_outputs_file
 
@@ -57,7 +57,7 @@ class RuleTool:
     def _complete(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Name a new rule as no other is named, kept or waiting, and fix what "until monday" is in its `paused`."""
         done: dict[str, Any] = {}
-        options, now = arguments["options"] or {}, datetime.now().astimezone()
+        options, now = arguments["options"] or {}, self._read_clock()
         if str(options.get("paused", "")).startswith("until "):
             done["options"] = {**options, "paused": _fix_pause(str(options["paused"]), now)}
         if arguments["action"] == "add" and not arguments["name"].strip():
@@ -65,12 +65,17 @@ class RuleTool:
             done["name"] = make_rule_name(self._make_table({**arguments, **done}), {*names, *self._waiting()})
         return done
 
+    def _read_clock(self) -> datetime:
+        """The time now, in the zone in which rules are kept."""
+        now, zone = datetime.now().astimezone(), self._zone()
+        return now.astimezone(parse_zone(zone)) if zone else now
+
     def _effect(self, arguments: Mapping[str, Any]) -> Effect:
         action = arguments["action"]
         if action == "list":
             return "read"
         try:
-            draft = self._draft(arguments, datetime.now().astimezone())
+            draft = self._draft(arguments, self._read_clock())
         except ConfigError as error:
             raise ToolError(f"the rule cannot be: {error}") from None
         if action == "add" and draft.is_known:
@@ -78,7 +83,7 @@ class RuleTool:
         return "instruct"
 
     def _means(self, arguments: Mapping[str, Any]) -> str:
-        draft = self._draft(arguments, datetime.now().astimezone())
+        draft = self._draft(arguments, self._read_clock())
         until = f"from {draft.table['paused']} not: " if draft.table.get("paused") else "until it is resumed, not: "
         does = {"remove": "no longer: ", "pause": until, "resume": "again: "}
         return does.get(arguments["action"], "") + draft.told
