@@ -669,7 +669,7 @@ class WishMatcher(IntentMatcher):
         ends = {n: n + self.times.count_bound_day(s.words[n : n + most]) for n in (0, *range(1, len(s.words))[-most:])}
         begin, end = next(((n, end) for n, end in ends.items() if end > n and (not n or end == len(s.words))), (0, 0))
         rest = range(end + 1, len(s.words)) if not begin else range(begin)
-        if not end or (self.tells(heard.text) and not self._begins_order(s, end % len(s.words))):
+        if not end or (not begin and self.tells(heard.text) and not self._begins_order(s, end % len(s.words))):
             return heard.text  # "from tomorrow I go for a run every day at 6"
         for i in rest:
             for repeat, count in self.times.repeated(s.words[i : rest.stop][: 2 * most], ""):
