@@ -863,6 +863,8 @@ class TimeReader:
         """
         half, clock = self._words["parts"].get(found.get("part", part), ("", NO_HOUR))
         has_hour, either = not found.keys().isdisjoint(_HOURS), False
+        behind = str(self._words["behind_day"].get(found.get("behind", "").strip(), ""))
+        half = half or ("am" if ":" in behind and behind < "12" else "")  # "4:45 tomorrow early"
         if has_hour:
             minutes, either = self._find_minutes(found, half, once=once, again=again)
             if minutes > 24 * 60:
@@ -871,7 +873,6 @@ class TimeReader:
         elif part == "same" and "part" not in found:
             clock = ""
         day = self._words["days"].get(found.get("day", ""), found.get("day", ""))
-        behind = str(self._words["behind_day"].get(found.get("behind", "").strip(), ""))
         if behind == "next" and day not in CRON_WEEKDAYS:
             return ""
         day = f"next {day}" if behind == "next" else day  # "tuesday of next week"

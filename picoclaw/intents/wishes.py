@@ -225,7 +225,9 @@ class WishMatcher(IntentMatcher):
             if is_told or all(is_complete(match) for _, match in behind):
                 return behind  # "hi there, I sowed beans today" asks nothing of today
         plain = self._drop_polite(s)
-        if plain and not s.holds(self.words["requests"]):  # "could you, please?" is an order by its "please"
+        if plain and not self._read(plain).holds(
+            self.words["requests"]
+        ):  # "could you, please?" is an order by its "please"
             asked = self.match_wishes(plain, offered, last)
             if all(is_complete(match) and match.tool for _, match in asked):
                 return asked
@@ -296,10 +298,14 @@ class WishMatcher(IntentMatcher):
         return cut if greeting and greeting.intent == "hello" else 0
 
     def _drop_polite(self, s: Sentence) -> str:
-        """A text without the "please" behind its last comma; '' where it has none."""
+        """A text without the "please", or the "would you?", behind its last comma; '' where it has none."""
         end = max(filter(s.after_comma, range(1, len(s.words))), default=0)
-        is_last = end and s.end_of(self._book.values("please_word"), end) == len(s.words)
-        return s.text(0, end) + "?" * s.asks if is_last else ""
+        is_last, is_request = (
+            end and s.end_of(table, end) == len(s.words)
+            for table in (self._book.values("please_word"), self.words["requests"])
+        )
+        is_request = s.asks and is_request
+        return s.text(0, end) + "?" * (s.asks and not is_request) if is_last or is_request else ""
 
     def _drop_first_words(self, heard: _Heard) -> str:
         """What is said behind an order to an output without its first words: "and then the fan", "no stop, already done it"."""
