@@ -225,9 +225,8 @@ class WishMatcher(IntentMatcher):
             if is_told or all(is_complete(match) for _, match in behind):
                 return behind  # "hi there, I sowed beans today" asks nothing of today
         plain = self._drop_polite(s)
-        if plain and not self._read(plain).holds(
-            self.words["requests"]
-        ):  # "could you, please?" is an order by its "please"
+        # "could you, please?" is an order by its "please"
+        if plain and not self._read(plain).holds(self.words["requests"]):
             asked = self.match_wishes(plain, offered, last)
             if all(is_complete(match) and match.tool for _, match in asked):
                 return asked
